@@ -1,0 +1,33 @@
+# Everything runs in a virtual environment of its own, made on first use.
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: run test lint bench docs sim clean
+
+# The main job in one command: a program run under a lock on the embedded store.
+run: $(STAMP)
+	$(BIN)/holdfast run demo -- sh -c 'echo "I hold $$HOLDFAST_KEY with fence $$HOLDFAST_FENCE"'
+
+test: $(STAMP) lint
+	$(BIN)/pytest
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+docs: $(STAMP)
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf $(VENV) site dist
+
+$(STAMP): pyproject.toml
+	python3 -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet -e '.[test,lint,docs]'
+	touch $(STAMP)

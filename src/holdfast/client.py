@@ -1,0 +1,315 @@
+"""What the two faces share: one store, one keeper, the checks and the events."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from os import urandom
+from typing import Any, Protocol
+
+from holdfast import clock, forks, options
+from holdfast.core import events
+from holdfast.core.acquiring import Terms
+from holdfast.core.commands import Claim, Free, Offer, Renew, Take
+from holdfast.core.events import Event
+from holdfast.core.holds import Attempt, Care, Hold
+from holdfast.core.records import SECOND, Micros
+from holdfast.core.steps import TOKEN_BYTES, renew_many_steps, renew_steps
+from holdfast.core.tickets import Ticket, seal, unseal
+from holdfast.core.witness import Witness
+from holdfast.drivers.keeping import KeeperRunner
+from holdfast.drivers.pool import DaemonPool
+from holdfast.drivers.threads import ThreadDriver
+from holdfast.errors import BadOption, ClientClosed, ClientForked, HoldfastError, LeaseLost
+from holdfast.observe.log import log_event
+from holdfast.options import Seconds
+from holdfast.stores.base import Store
+
+DEFAULT_TTL_S = 30.0
+# How long release, hand-over, join and take go on trying while the store is in trouble.
+PATIENCE: Micros = 5 * SECOND
+CALLBACK_THREADS = 4
+
+logger = logging.getLogger("holdfast")
+
+
+class LeaseFace(Protocol):
+    """What the client needs of a lease of either face."""
+
+    def told(self, what: str) -> None: ...
+
+
+class Client:
+    """A store with everything that belongs to it in this process."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        owner: str | None = None,
+        ttl: Seconds = DEFAULT_TTL_S,
+        store_patience: Seconds = 60.0,
+        beats_per_second: float | None = None,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> None:
+        if beats_per_second is not None and not beats_per_second > 0:
+            raise BadOption("beats_per_second is a number above 0, or None for no cap.")
+        self.store = store
+        self.facts = store.facts
+        self.owner = options.default_owner() if owner is None else options.check_owner(owner)
+        self.ttl = options.check_ttl(ttl)
+        self.store_patience = options.micros(store_patience, "store_patience")
+        self.on_event = on_event
+        self.witness = Witness(store.facts)
+        self._adopting: dict[str, Any] = {}  # leases of an acquire_all that still goes on
+        self.driver = ThreadDriver(store, self.witness, self.emit, self.keep)
+        self.callbacks = DaemonPool(CALLBACK_THREADS, "holdfast-callback")
+        self.make_lease: Callable[[Hold], Any]
+        self._waits = Terms(store_patience=self.store_patience)
+        self._tries = Terms(0, store_patience=self.store_patience)
+        self._closed = False
+        self._generation = forks.register(self)
+        self.keeper = KeeperRunner(self.beat, store.facts.batch, self, beats_per_second)
+
+    # --- is it usable -----------------------------------------------------------------------
+
+    @property
+    def forked(self) -> bool:
+        """Whether this process is a child of the one that made the client."""
+        return self._generation != forks.generation()
+
+    def check_usable(self) -> None:
+        """Raise unless this client can be used here."""
+        if self._generation != forks.generation():
+            raise ClientForked
+        if self._closed:
+            raise ClientClosed
+
+    def close(self) -> bool:
+        """Stop the keeper. False: it was closed before, or is not ours."""
+        if self._closed or self.forked:
+            return False
+        self._closed = True
+        self.keeper.close()
+        self.callbacks.close()
+        return True
+
+    def abandon(self) -> None:
+        """In a forked child."""
+        self.store.abandon()
+
+    # --- what callers ask for ---------------------------------------------------------------
+
+    def claim(
+        self, key: str, ttl: Seconds | None, mode: str | None, limit: int | None,
+        owner: str | None, note: dict[str, Any] | None,
+    ) -> Attempt:  # fmt: skip
+        """A checked claim with a token of its own."""
+        self.check_usable()
+        checked_mode, checked_limit = options.check_mode(mode, limit)
+        return Attempt(
+            options.check_key(key, self.facts.max_key_bytes),
+            Claim(
+                urandom(TOKEN_BYTES).hex(),
+                self.owner if owner is None else options.check_owner(owner),
+                checked_mode,
+                self.ttl if ttl is None else options.check_ttl(ttl),
+                checked_limit,
+                {} if note is None else options.check_note(note),
+            ),
+        )
+
+    def terms(
+        self, timeout: Seconds | None, fair: bool | None, keep: bool, max_hold: Seconds | None
+    ) -> Terms:
+        """Checked terms."""
+        if fair is None and keep is True and max_hold is None:
+            if timeout is None:
+                return self._waits
+            if timeout == 0:
+                return self._tries
+        return Terms(
+            None if timeout is None else options.micros(timeout, "timeout"),
+            options.check_fair(fair),
+            self.store_patience,
+            self.care(keep, max_hold),
+        )
+
+    def care(self, keep: bool, max_hold: Seconds | None, may_release: bool = True) -> Care:
+        """How a lease is to be looked after."""
+        if not isinstance(keep, bool):
+            raise BadOption(f"keep is True or False, not {keep!r}.")
+        bound = None if max_hold is None else options.micros(max_hold, "max_hold")
+        return Care(keep, bound, may_release)
+
+    def joining(self, ticket: str) -> tuple[Attempt, bool]:
+        """What a share ticket asks for, and whether it may release."""
+        self.check_usable()
+        read = unseal("share", ticket)
+        return Attempt(read.key, Renew(read.token)), read.may_release
+
+    def taking(
+        self, ticket: str, owner: str | None, ttl: Seconds | None, note: dict[str, Any] | None
+    ) -> Attempt:
+        """What a hand-over ticket asks for."""
+        self.check_usable()
+        read = unseal("hand-over", ticket)
+        return Attempt(
+            read.key,
+            Take(
+                read.token,
+                urandom(TOKEN_BYTES).hex(),
+                self.owner if owner is None else options.check_owner(owner),
+                read.ttl if ttl is None else options.check_ttl(ttl),
+                None if note is None else options.check_note(note),
+            ),
+        )
+
+    def share(self, hold: Hold, *, release: bool) -> str:
+        """A ticket for a second party."""
+        self.check_held(hold)
+        ticket = Ticket(hold.key, hold.token, hold.fence, hold.ttl, release)
+        return seal("share", ticket)
+
+    # --- the life of a hold -----------------------------------------------------------------
+
+    def keep(self, hold: Hold) -> None:
+        """Adopt a hold in the middle of an acquire_all."""
+        self._adopting[hold.token] = self.adopt(hold, "Acquired")
+
+    def adopted(self, attempt: Attempt) -> Any:
+        """The lease that such an attempt has got."""
+        return self._adopting.pop(attempt.leftovers()[0])
+
+    def disown(self, attempts: Sequence[Attempt]) -> None:
+        """An acquire_all failed: what it had got is released by its `undo`."""
+        for attempt in attempts:
+            for token in attempt.leftovers():
+                lease = self._adopting.pop(token, None)
+                if lease is not None:
+                    self.keeper.end(lease.hold, "released")
+
+    def adopt(self, hold: Hold, how: str) -> Any:
+        """Make the lease and look after it."""
+        lease = self.make_lease(hold)
+        self.check_usable()
+        self.keeper.add(hold, lease)
+        if self.on_event is not None or logger.isEnabledFor(logging.INFO):
+            self.emit(
+                events.Acquired(hold.key, hold.owner, hold.fence, hold.mode, hold.waited, how)
+            )
+        return lease
+
+    def begin_release(self, hold: Hold) -> Attempt | None:
+        """End a hold. What is then to be done in the store; None: nothing."""
+        if self.forked or not self.keeper.end(hold, "released"):
+            return None
+        if not hold.may_release:
+            self.ended(hold, "Left")
+            return None
+        attempt = Attempt(hold.key, Free(hold.token))
+        attempt.touched = True
+        return attempt
+
+    def finish_release(self, hold: Hold, freed: bool) -> None:
+        """Tell how the release went."""
+        if freed:
+            self.ended(hold, "Released")
+        else:
+            hold.was_gone()
+            self.emit(events.Lost(hold.key, hold.owner, hold.fence, hold.why))
+
+    def begin_hand_over(self, hold: Hold, ttl: Seconds | None) -> tuple[Attempt, str]:
+        """End a hold. What is then to be done in the store, and the ticket for the next one."""
+        self.check_usable()
+        self.check_held(hold)
+        wait = hold.ttl if ttl is None else options.check_ttl(ttl)
+        ticket = Ticket(hold.key, urandom(TOKEN_BYTES).hex(), hold.fence, hold.ttl)
+        attempt = Attempt(hold.key, Offer(hold.token, ticket.token, wait))
+        attempt.touched = True
+        if not self.keeper.end(hold, "handed over"):
+            self.check_held(hold)
+        return attempt, seal("hand-over", ticket)
+
+    def ended(self, hold: Hold, how: str) -> None:
+        """Tell that a hold ended by its holder's will."""
+        if self.on_event is not None or logger.isEnabledFor(logging.INFO):
+            held_for = clock.monotonic() - hold.acquired
+            self.emit(events.Released(hold.key, hold.owner, hold.fence, held_for, how))
+
+    def held(self, hold: Hold) -> bool:
+        """Whether this is surely ours at this moment."""
+        return hold.valid(clock.monotonic()) and not self.forked
+
+    def check_held(self, hold: Hold) -> None:
+        """Raise `LeaseLost` unless this is surely ours at this moment."""
+        if not self.held(hold):
+            raise LeaseLost(
+                f"The lease on {hold.key!r} is not yours: {self.why(hold)}.", key=hold.key
+            )
+
+    def why(self, hold: Hold) -> str:
+        """Why a hold is not valid, in words."""
+        if self.forked:
+            return "it belongs to the parent process"
+        if hold.state == "held":
+            return "it could not be renewed in time"
+        return hold.why or f"it was {hold.state}"
+
+    def beat(self, holds: Sequence[Hold]) -> Sequence[Exception | None]:
+        """Renew these, for the keeper."""
+        if len(holds) > 1 and self.facts.batch > 1 and not self.facts.scripted:
+            outcomes = self.driver.run(renew_many_steps(self.witness, holds))
+        else:
+            outcomes = [self._beat_one(hold) for hold in holds]
+        for hold, outcome in zip(holds, outcomes, strict=True):
+            if outcome is not None and not isinstance(outcome, LeaseLost):
+                self.emit(events.StoreTrouble(hold.key, str(outcome), "renew"))
+        return outcomes
+
+    def _beat_one(self, hold: Hold) -> HoldfastError | None:
+        try:
+            self.driver.run(renew_steps(self.witness, hold))
+        except HoldfastError as trouble:
+            return trouble
+        return None
+
+    # --- what the keeper tells (see keeping.Listener) ---------------------------------------
+
+    def in_danger(self, hold: Hold, lease: LeaseFace | None) -> None:
+        """Renewals have been failing."""
+        remaining = max(0, hold.deadline - clock.monotonic())
+        self.emit(events.InDanger(hold.key, hold.owner, hold.fence, remaining))
+        if lease is not None:
+            lease.told("danger")
+
+    def out_of_danger(self, hold: Hold, lease: LeaseFace | None) -> None:
+        """A renewal went through again."""
+        self.emit(events.OutOfDanger(hold.key, hold.owner, hold.fence))
+
+    def lost(self, hold: Hold, lease: LeaseFace | None) -> None:
+        """It is no longer ours. The lease is told first, then the log."""
+        if lease is not None:
+            lease.told("lost")
+        self.emit(events.Lost(hold.key, hold.owner, hold.fence, hold.why))
+
+    def wanted(self, hold: Hold, lease: LeaseFace | None) -> None:
+        """Somebody waits for it."""
+        self.emit(events.Wanted(hold.key, hold.owner, hold.fence, hold.wanted))
+        if lease is not None:
+            lease.told("wanted")
+
+    def dropped(self, hold: Hold) -> None:
+        """Nobody refers to the lease any more."""
+        if hold.end("lost", "nobody kept a reference to it"):
+            why = "nobody kept a reference to its lease; it is not renewed any more"
+            self.emit(events.Lost(hold.key, hold.owner, hold.fence, why))
+
+    def emit(self, event: Event) -> None:
+        """Tell the log and the listener. A listener's mistake is logged, not passed on."""
+        log_event(event)
+        if self.on_event is not None:
+            try:
+                self.on_event(event)
+            except Exception:
+                logger.exception("A listener of Holdfast events failed")

@@ -1,0 +1,240 @@
+"""Acquire: claim, wait for one's turn, time out; and many keys, all or none.
+
+1. A claim is tried at once. If it must wait, it sleeps until the store says that the key
+   may have changed for it, or until somebody before it runs out.
+2. After a moment it takes a place in the queue (`fair=True`: at once, `False`: never),
+   and renews that place while it waits.
+3. Many keys are claimed in one fixed order, the order of their bytes, so that nobody
+   waits in a circle. What is already held is kept alive meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from holdfast.core.commands import Blocked, Claim, Free, Granted, Mismatch
+from holdfast.core.effects import NOW, Emit, Keep, Sleep, Steps, Wait
+from holdfast.core.events import StoreTrouble, Waiting
+from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold
+from holdfast.core.records import SECOND, Holder, Micros
+from holdfast.core.rules import Party
+from holdfast.core.steps import FIRST_PAUSE, LONGEST_PAUSE, Answer, apply_steps, as_sure_as_we_are
+from holdfast.core.witness import Witness
+from holdfast.errors import (
+    AcquireTimeout,
+    Busy,
+    HoldfastError,
+    LeaseLost,
+    LimitMismatch,
+    OutcomeUnknown,
+    Unavailable,
+)
+
+# A claim that has waited this long takes a place in the queue (unless told otherwise).
+ANNOUNCE_AFTER: Micros = 1_500_000
+# A place in the queue lasts this long without a sign of life.
+PATIENCE: Micros = 10 * SECOND
+# A waiter looks again this often even if nothing woke it.
+LOOK_AGAIN: Micros = 30 * SECOND
+LOOK_AGAIN_UNQUEUED: Micros = 1 * SECOND
+SHORTEST_WAIT: Micros = 1000
+
+
+class Terms(Struct, frozen=True, gc=False):
+    """How long a claim waits, how it queues, and how its lease is looked after."""
+
+    timeout: Micros | None = None  # None: as long as it takes; 0: do not wait
+    fair: bool | None = None
+    store_patience: Micros = 60 * SECOND  # how long the store may be in trouble
+    care: Care = Care()
+
+    def announce_after(self) -> Micros | None:
+        """After how long a wait this claim queues; None: never."""
+        if self.fair is False or self.timeout == 0:
+            return None
+        return 0 if self.fair else ANNOUNCE_AFTER
+
+
+class _Wait:
+    """Where one claim stands while it is not yet granted."""
+
+    __slots__ = (
+        "announce_at",
+        "attempt",
+        "claim",
+        "ends_at",
+        "pause",
+        "started",
+        "told",
+        "trouble_since",
+    )
+
+    def __init__(self, attempt: Attempt, terms: Terms, started: Micros, now: Micros) -> None:
+        assert isinstance(attempt.command, Claim)
+        self.attempt = attempt
+        self.claim = attempt.command
+        self.started = started
+        self.ends_at = None if terms.timeout is None else started + terms.timeout
+        after = terms.announce_after()
+        self.announce_at = None if after is None else now + after
+        self.trouble_since: Micros | None = None
+        self.pause = FIRST_PAUSE
+        self.told: tuple[int, ...] | None = None  # the fences of the holders told of last
+
+    def claim_at(self, now: Micros) -> Claim:
+        """The claim to send at this moment: from some time on it asks for a place in line."""
+        if not self.claim.queue and self.announce_at is not None and now >= self.announce_at:
+            patience = min(self.claim.ttl, PATIENCE)
+            self.claim = replace(self.claim, queue=True, patience=patience)
+        return self.claim
+
+    def out_of_time(self, now: Micros) -> bool:
+        return self.ends_at is not None and now >= self.ends_at
+
+    def waiting(self, blocked: Blocked, now: Micros, frees_at: Micros | None) -> Waiting:
+        """What to tell whoever listens."""
+        fences = tuple(holder.fence for holder in blocked.holders)
+        news, self.told = fences != self.told, fences
+        return Waiting(
+            self.attempt.key,
+            self.claim.owner,
+            blocked.holders,
+            blocked.ahead,
+            now - self.started,
+            None if frees_at is None else max(0, frees_at - now),
+            news,
+        )
+
+
+def acquire_steps(
+    witness: Witness, attempt: Attempt, terms: Terms, started: Micros | None = None
+) -> Steps[Hold]:
+    """Get the grant, or raise `Busy` (did not wait) or `AcquireTimeout` (waited in vain)."""
+    now = yield from NOW
+    wait = _Wait(attempt, terms, now if started is None else started, now)
+    while True:
+        try:
+            answer = yield from apply_steps(witness, attempt, wait.claim_at(now), now)
+        except (Unavailable, OutcomeUnknown) as trouble:
+            yield from _ride_out_steps(wait, terms, trouble)
+            now = yield from NOW
+            continue
+        wait.trouble_since = None
+        now = answer.got
+        verdict = answer.verdict
+        if isinstance(verdict, Granted):
+            hold = Hold(attempt.key, verdict, attempt.sent[verdict.holder.beat], terms.care)
+            hold.waited = now - wait.started
+            if hold.valid(now):
+                return hold
+            yield from _give_back_steps(witness, wait, now)
+        elif isinstance(verdict, Blocked):
+            yield from _wait_turn_steps(witness, wait, terms, verdict, answer)
+        else:
+            assert isinstance(verdict, Mismatch)
+            raise LimitMismatch(
+                f"{attempt.key!r} is being counted to {verdict.limit}, not to {wait.claim.limit}: "
+                f"all parties must name the same limit."
+            )
+        now = yield from NOW
+
+
+def _ride_out_steps(wait: _Wait, terms: Terms, trouble: HoldfastError) -> Steps[None]:
+    """Pause before the store is tried again, or raise if there is no time left for it."""
+    now = yield from NOW
+    if wait.trouble_since is None:
+        wait.trouble_since, wait.pause = now, FIRST_PAUSE
+    give_up_at = wait.trouble_since + terms.store_patience
+    if wait.ends_at is not None:
+        give_up_at = min(give_up_at, wait.ends_at)
+    if now + wait.pause >= give_up_at:
+        raise as_sure_as_we_are(trouble, wait.attempt) from trouble.__cause__
+    yield from Emit(StoreTrouble(wait.attempt.key, str(trouble), "acquire"))
+    yield from Sleep(wait.pause)
+    wait.pause = min(2 * wait.pause, LONGEST_PAUSE)
+
+
+def _give_back_steps(witness: Witness, wait: _Wait, now: Micros) -> Steps[None]:
+    """The answer was so slow that the lease ran out on its way."""
+    attempt = wait.attempt
+    yield from apply_steps(witness, attempt, Free(wait.claim.token), now)
+    attempt.touched = False
+    if wait.out_of_time(now):
+        raise Unavailable(
+            f"The store took longer to answer than the ttl of {wait.claim.ttl / SECOND:g} s: "
+            f"the lease on {attempt.key!r} had run out when it came."
+        )
+
+
+def _wait_turn_steps(
+    witness: Witness, wait: _Wait, terms: Terms, blocked: Blocked, answer: Answer
+) -> Steps[None]:
+    """Sleep until it may be our turn or there is something else to do; or time is up."""
+    key, now = wait.attempt.key, answer.got
+    before: tuple[Party, ...] = (*blocked.holders, *blocked.ahead)
+    frees_at = [witness.dead_from(key, party, answer.now, now) for party in before]
+    yield from Emit(wait.waiting(blocked, now, min(frees_at, default=None)))
+    if wait.out_of_time(now):
+        raise _not_free(key, blocked, terms)
+    if blocked.queued:
+        wakes_at = [now + LOOK_AGAIN, now + wait.claim.patience // BEATS_PER_TTL]
+    else:
+        wakes_at = [now + LOOK_AGAIN_UNQUEUED]
+        if wait.announce_at is not None:
+            wakes_at.append(wait.announce_at)
+    if wait.ends_at is not None:
+        wakes_at.append(wait.ends_at)
+    at_most = max(SHORTEST_WAIT, min(wakes_at + frees_at) - now)
+    yield from Wait(key, answer.version, wait.claim.token, at_most)
+
+
+def _not_free(key: str, blocked: Blocked, terms: Terms) -> Busy:
+    who = blocking(blocked.holders, len(blocked.ahead))
+    if terms.timeout == 0:
+        return Busy(f"{key!r} is {who}.", key=key, holders=blocked.holders)
+    seconds = (terms.timeout or 0) / SECOND
+    return AcquireTimeout(
+        f"{key!r} was not free within {seconds:g} s: it is {who}.",
+        key=key,
+        holders=blocked.holders,
+    )
+
+
+def blocking(holders: Sequence[Holder], waiting: int) -> str:
+    """Who is in the way, for people."""
+    names = ", ".join(sorted({holder.owner for holder in holders}))
+    ahead = f"{waiting} waiting ahead" if waiting else ""
+    if names and ahead:
+        return f"held by {names}, with {ahead}"
+    return f"held by {names}" if names else ahead
+
+
+# --- many keys ------------------------------------------------------------------------------
+
+
+def canonical(attempts: Sequence[Attempt]) -> list[Attempt]:
+    """The one order in which everybody claims."""
+    return sorted(attempts, key=lambda attempt: attempt.key.encode())
+
+
+def acquire_all_steps(
+    witness: Witness, attempts: Sequence[Attempt], terms: Terms
+) -> Steps[list[Hold]]:
+    """Get them all, in the one order, or raise; then `undo_steps` frees what was got."""
+    started = yield from NOW
+    holds = []
+    for attempt in canonical(attempts):
+        hold = yield from acquire_steps(witness, attempt, terms, started)
+        holds.append(hold)
+        yield from Keep(hold)
+    now = yield from NOW
+    for hold in holds:
+        if not hold.valid(now):
+            raise LeaseLost(
+                f"The lease on {hold.key!r} was lost while waiting for the other keys.",
+                key=hold.key,
+            )
+    return holds

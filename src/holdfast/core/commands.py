@@ -1,0 +1,130 @@
+"""What can be asked of a record, and what the rules answer. Plain data.
+
+A store that runs a whole command in one trip gets these very objects.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from holdfast.core.records import Holder, Micros, Mode, Note, Record, Waiter
+
+
+class Claim(Struct, frozen=True, gc=False):
+    """Let me in; and if I must wait and `queue` is set, keep me a place in the queue."""
+
+    token: str
+    owner: str
+    mode: Mode
+    ttl: Micros
+    limit: int | None = None
+    note: Note = {}
+    queue: bool = False
+    patience: Micros = 0  # how long a place in the queue lasts without a sign of life
+
+
+class Renew(Struct, frozen=True, gc=False):
+    """I am still here."""
+
+    token: str
+
+
+class Free(Struct, frozen=True, gc=False):
+    """Take whatever this token has here, a grant or a place in the queue."""
+
+    token: str
+
+
+class Offer(Struct, frozen=True, gc=False):
+    """I give up my grant; whoever brings `ticket` within `ttl` may take it."""
+
+    token: str
+    ticket: str
+    ttl: Micros
+
+
+class Take(Struct, frozen=True, gc=False):
+    """I bring the ticket of an offered grant, and hold it from now on as `token`."""
+
+    ticket: str
+    token: str
+    owner: str
+    ttl: Micros
+    note: Note | None = None  # None keeps the note of the party before
+
+
+class Evict(Struct, frozen=True, gc=False):
+    """An operator's word: throw out every holder, or the one with this fence."""
+
+    fence: int | None = None
+
+
+Command: TypeAlias = Claim | Renew | Free | Offer | Take | Evict
+
+
+class Granted(Struct, frozen=True, gc=False):
+    """The token holds. `wanted` are those who wait behind it."""
+
+    holder: Holder
+    wanted: tuple[Waiter, ...] = ()
+
+
+class Blocked(Struct, frozen=True, gc=False):
+    """The claim must wait for these holders, and for these waiters ahead of it."""
+
+    holders: tuple[Holder, ...]
+    ahead: tuple[Waiter, ...]
+    queued: bool = False
+
+
+class Mismatch(Struct, frozen=True, gc=False):
+    """The live holders count to another limit."""
+
+    limit: int
+
+
+class NotHeld(Struct, frozen=True, gc=False):
+    """The token has nothing here (any more)."""
+
+
+class Freed(Struct, frozen=True, gc=False):
+    """The token's grant or place in the queue is gone, by this command."""
+
+
+class Evicted(Struct, frozen=True, gc=False):
+    """These were thrown out."""
+
+    holders: tuple[Holder, ...]
+
+
+Verdict: TypeAlias = Granted | Blocked | Mismatch | NotHeld | Freed | Evicted
+
+# Whom a write may let in: nobody, these queued tokens, or anyone who waits.
+Wake: TypeAlias = tuple[str, ...]
+NOBODY: Wake = ()
+ANYONE: Wake = ("*",)
+
+
+class Decision(Struct, frozen=True, gc=False):
+    """What the rules say: the verdict, and the record to write unless it stays as it is."""
+
+    verdict: Verdict
+    record: Record | None = None
+    wake: Wake = NOBODY
+
+
+class Stamp(Struct, frozen=True, gc=False):
+    """What is new with every write: the time (its upper bound) and a nonce.
+
+    `clocked` is False when the time is not the store's but only the client's guess.
+    """
+
+    at: Micros
+    beat: str
+    clocked: bool = True
+
+    def expiry(self, ttl: Micros) -> Micros:
+        """The `expires_at` of a party written now; 0 where the store has no clock."""
+        return self.at + ttl if self.clocked else 0

@@ -1,0 +1,95 @@
+"""What a store is: the data that passes between the steps and a store, and its facts.
+
+The classes that stores implement are in `holdfast.stores.base`; this is only the data,
+so that the core knows no I/O.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from holdfast.core.commands import Verdict
+from holdfast.core.records import EMPTY, Micros, Record
+
+MAX_KEY_BYTES = 512
+
+# Opaque to everyone but the store that gave it. None: there is no record.
+Version: TypeAlias = Any
+
+
+class Interval(Struct, frozen=True, gc=False):
+    """A reading of the store's clock: it showed something between these two."""
+
+    earliest: Micros
+    latest: Micros
+
+
+def exactly(at: Micros) -> Interval:
+    """The reading of a clock without doubt."""
+    return Interval(at, at)
+
+
+class Entry(Struct, frozen=True):
+    """What a store has under a key, and its clock when it looked (None: it has no clock).
+
+    `fault` is set instead of the record when what is there cannot be read; the version
+    is valid all the same.
+    """
+
+    record: Record = EMPTY
+    version: Version = None
+    now: Interval | None = None
+    fault: str | None = None
+
+
+class Swapped(Struct, frozen=True, gc=False):
+    """The swap was done; the record has this version now."""
+
+    version: Version
+    now: Interval | None = None
+
+
+class Conflict(Struct, frozen=True):
+    """The swap was not done: this is there instead."""
+
+    entry: Entry
+
+
+class Applied(Struct, frozen=True):
+    """A scripted store's answer to a whole command."""
+
+    verdict: Verdict
+    version: Version = None
+    now: Interval | None = None
+
+
+class Page(Struct, frozen=True):
+    """A part of a listing, in the order of the keys; `cursor` asks for the next, None ends."""
+
+    entries: tuple[tuple[str, Entry], ...]
+    cursor: str | None = None
+
+
+ClockSource = Literal["store", "host", "process", "observed"]
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """What a store is and is not, as data that the docs and the command line print."""
+
+    name: str
+    # False: best effort; two parties may both believe to hold, only the fence tells.
+    linearizable: bool
+    # Whose clock decides expiry. observed: none; a silent holder is watched for its ttl.
+    clock: ClockSource
+    clock_doubt: Micros = 0  # how far its reading may be off
+    reach: Literal["process", "host", "network"]
+    wakeup: Literal["push", "poll"]
+    durable: bool  # survives a restart of the store
+    native_async: bool = False
+    scripted: bool = False  # runs a whole command in one trip
+    batch: int = 1  # how many swaps one trip can carry
+    max_key_bytes: int = MAX_KEY_BYTES
+    max_holders: int | None = None
+    caveats: tuple[str, ...] = ()

@@ -1,0 +1,161 @@
+"""What the steps can ask of the world, as typed data.
+
+A step says `entry = yield from Load(key)`: iterating an effect yields the effect itself to
+the driver and returns the driver's answer with its type. (A bare `x = yield Load(key)`
+would be `Any`, and a forgotten `yield from` would do nothing: a test forbids both.)
+
+A driver answers every effect, or throws into the steps one of these errors:
+`Unavailable` and `Misconfigured` (surely not done) or `OutcomeUnknown`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from msgspec import Struct
+
+from holdfast.core.commands import NOBODY, Command, Wake
+from holdfast.core.contract import Applied, Conflict, Entry, Page, Swapped, Version
+from holdfast.core.records import Micros, Record
+
+if TYPE_CHECKING:
+    from holdfast.core.events import Event
+    from holdfast.core.holds import Hold
+
+R = TypeVar("R")
+Ask: TypeAlias = Generator["Effect", Any, R]
+
+
+class Load(Struct, frozen=True, gc=False):
+    """Read a record."""
+
+    key: str
+
+    def __iter__(self) -> Ask[Entry]:
+        answer: Entry = yield self
+        return answer
+
+
+class Swap(Struct, frozen=True, gc=False):
+    """Write a record if its version is still this one; a record of None deletes it.
+
+    `wake` says who may be let in by this write, for stores that can tell them.
+    """
+
+    key: str
+    version: Version
+    record: Record | None
+    wake: Wake = NOBODY
+
+    def __iter__(self) -> Ask[Swapped | Conflict]:
+        answer: Swapped | Conflict = yield self
+        return answer
+
+
+class SwapMany(Struct, frozen=True, gc=False):
+    """Many swaps in one trip. Each has an outcome of its own; an error stands for one."""
+
+    swaps: tuple[Swap, ...]
+
+    def __iter__(self) -> Ask[tuple[Swapped | Conflict | Exception, ...]]:
+        answer: tuple[Swapped | Conflict | Exception, ...] = yield self
+        return answer
+
+
+class Apply(Struct, frozen=True, gc=False):
+    """Run a whole command inside the store. Only for stores that are `scripted`."""
+
+    key: str
+    command: Command
+    beat: str
+
+    def __iter__(self) -> Ask[Applied]:
+        answer: Applied = yield self
+        return answer
+
+
+class Scan(Struct, frozen=True, gc=False):
+    """Read a page of records whose keys start with a prefix."""
+
+    prefix: str
+    cursor: str | None
+    limit: int
+
+    def __iter__(self) -> Ask[Page]:
+        answer: Page = yield self
+        return answer
+
+
+class Wait(Struct, frozen=True, gc=False):
+    """Wait until the key may have changed for this token, at most for a time."""
+
+    key: str
+    version: Version
+    token: str
+    at_most: Micros
+
+    def __iter__(self) -> Ask[None]:
+        yield self
+
+
+class Now(Struct, frozen=True, gc=False):
+    """This client's own monotonic clock."""
+
+    def __iter__(self) -> Ask[Micros]:
+        answer: Micros = yield self
+        return answer
+
+
+class Wall(Struct, frozen=True, gc=False):
+    """This client's wall clock, for people and as a last resort; it decides nothing."""
+
+    def __iter__(self) -> Ask[Micros]:
+        answer: Micros = yield self
+        return answer
+
+
+class Sleep(Struct, frozen=True, gc=False):
+    """Do nothing for a while."""
+
+    duration: Micros
+
+    def __iter__(self) -> Ask[None]:
+        yield self
+
+
+class Draw(Struct, frozen=True, gc=False):
+    """Random bytes that nobody can guess, as hex."""
+
+    size: int
+
+    def __iter__(self) -> Ask[str]:
+        answer: str = yield self
+        return answer
+
+
+class Emit(Struct, frozen=True, gc=False):
+    """Tell whoever listens what happens."""
+
+    event: Event
+
+    def __iter__(self) -> Ask[None]:
+        yield self
+
+
+class Keep(Struct, frozen=True, gc=False):
+    """Hand a hold to the keeper now, because the steps go on after it was granted."""
+
+    hold: Hold
+
+    def __iter__(self) -> Ask[None]:
+        yield self
+
+
+Effect: TypeAlias = (
+    Load | Swap | SwapMany | Apply | Scan | Wait | Now | Wall | Sleep | Draw | Emit | Keep
+)
+Steps: TypeAlias = Generator[Effect, Any, R]
+
+NOW = Now()
+WALL = Wall()

@@ -1,0 +1,100 @@
+"""What happens to a client's leases, for logs, progress displays and metrics.
+
+No event carries a token or a ticket.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from holdfast.core.records import Holder, Micros, Mode, Waiter
+
+
+class Acquired(Struct, frozen=True):
+    """A lease was granted, joined or taken over."""
+
+    key: str
+    owner: str
+    fence: int
+    mode: Mode
+    waited: Micros = 0
+    how: str = "Acquired"
+
+
+class Waiting(Struct, frozen=True):
+    """A claim must wait, or would have to. Sent again each time it goes back to sleep."""
+
+    key: str
+    owner: str
+    holders: tuple[Holder, ...]
+    ahead: tuple[Waiter, ...]
+    waited: Micros
+    frees_in: Micros | None  # when the first of them runs out, unless it is renewed
+    news: bool = True  # the holders are others than the last time
+
+
+class StoreTrouble(Struct, frozen=True):
+    """The store failed, and it is tried again."""
+
+    key: str
+    error: str
+    doing: str
+
+
+class Released(Struct, frozen=True):
+    """A lease ended by its holder's will."""
+
+    key: str
+    owner: str
+    fence: int
+    held_for: Micros
+    how: str = "Released"
+
+
+class InDanger(Struct, frozen=True):
+    """Renewals have been failing; the lease runs out in `remaining`."""
+
+    key: str
+    owner: str
+    fence: int
+    remaining: Micros
+
+
+class OutOfDanger(Struct, frozen=True):
+    """A renewal went through again."""
+
+    key: str
+    owner: str
+    fence: int
+
+
+class Lost(Struct, frozen=True):
+    """A lease ended against its holder's will."""
+
+    key: str
+    owner: str
+    fence: int
+    why: str
+
+
+class Wanted(Struct, frozen=True):
+    """Somebody waits for a lease that we hold."""
+
+    key: str
+    owner: str
+    fence: int
+    waiters: tuple[Waiter, ...]
+
+
+class Evicted(Struct, frozen=True):
+    """An operator threw these out."""
+
+    key: str
+    holders: tuple[Holder, ...]
+
+
+Event: TypeAlias = (
+    Acquired | Waiting | StoreTrouble | Released | InDanger | OutOfDanger | Lost | Wanted | Evicted
+)

@@ -1,0 +1,118 @@
+"""The two ends of a claim in this process: the attempt to get one, and what was got.
+
+Both are plain mutable state that outlives the generator which works on it, so that an
+interrupt at any instruction leaves behind what is needed to clean up.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from holdfast.core.commands import Claim, Command, Free, Granted, Offer, Take
+from holdfast.core.records import Holder, Micros, Mode, Note, Waiter
+from holdfast.core.validity import deadline
+
+State = Literal["held", "lost", "released", "handed over"]
+
+# A grant is renewed this often within its ttl; danger is told after two thirds of it.
+BEATS_PER_TTL = 3
+
+
+class Care(Struct, frozen=True, gc=False):
+    """How a hold is to be looked after once it is got."""
+
+    keep: bool = True  # renew it in the background
+    max_hold: Micros | None = None  # but not for longer than this
+    may_release: bool = True
+
+
+class Hold:
+    """A grant as its holder knows it. Valid until `deadline` on the own monotonic clock."""
+
+    __slots__ = (
+        "acquired",
+        "deadline",
+        "fence",
+        "keep",
+        "key",
+        "limit",
+        "max_hold",
+        "may_release",
+        "mode",
+        "note",
+        "owner",
+        "renewed",
+        "state",
+        "token",
+        "ttl",
+        "waited",
+        "wanted",
+        "why",
+    )
+
+    def __init__(self, key: str, granted: Granted, sent: Micros, care: Care) -> None:
+        holder = granted.holder
+        self.key = key
+        self.token = holder.token
+        self.fence = holder.fence
+        self.owner = holder.owner
+        self.mode: Mode = holder.mode
+        self.limit = holder.limit
+        self.ttl: Micros = holder.ttl
+        self.note: Note = holder.note
+        self.wanted: tuple[Waiter, ...] = granted.wanted
+        self.acquired = sent
+        self.renewed = sent
+        self.deadline = deadline(sent, holder.ttl)
+        self.keep = care.keep
+        self.max_hold = care.max_hold
+        self.may_release = care.may_release
+        self.waited: Micros = 0  # how long the claim had to wait for it
+        self.state: State = "held"
+        self.why = ""
+
+    def valid(self, now: Micros) -> bool:
+        """Whether this is surely ours at this moment."""
+        return self.state == "held" and now < self.deadline
+
+    def extend(self, holder: Holder, sent: Micros) -> None:
+        """A renewal that was sent at this moment went through."""
+        self.renewed = max(self.renewed, sent)
+        self.deadline = max(self.deadline, deadline(sent, holder.ttl))
+
+    def end(self, state: State, why: str = "") -> bool:
+        """Leave `held`, once and for good. False: it had ended before."""
+        if self.state != "held":
+            return False
+        self.why = why
+        self.state = state
+        return True
+
+    def was_gone(self) -> None:
+        """The store had nothing left of it when it was to be released."""
+        self.why = "it was gone when it was to be released: evicted, released elsewhere or expired"
+        self.state = "lost"
+
+
+class Attempt:
+    """One command on its way, from the first write to the answer."""
+
+    __slots__ = ("command", "doubted", "key", "sent", "touched", "unsettled")
+
+    def __init__(self, key: str, command: Command) -> None:
+        self.key = key
+        self.command = command
+        # When each write was sent, by its beat: the deadline is that of the one that landed.
+        self.sent: dict[str, Micros] = {}
+        self.touched = False  # something of ours may be in the store
+        self.unsettled = False  # the outcome of the last write is not known
+        self.doubted = False  # the outcome of some write was not known
+
+    def leftovers(self) -> tuple[str, ...]:
+        """The tokens under which this may have left something in the store."""
+        command = self.command
+        if not self.touched or not isinstance(command, (Claim, Take, Free, Offer)):
+            return ()
+        return (command.token, command.ticket) if isinstance(command, Offer) else (command.token,)

@@ -1,0 +1,182 @@
+"""When to renew what: the schedule of a client's keeper. Pure; a driver runs it.
+
+For every hold there are three moments, and one timer set to the first of them:
+
+    beat      renew it; a third of the ttl after the last one, spread so that many leases
+              do not beat together, and no more than so many a second in all
+    danger    two thirds of the ttl have passed since the last renewal that went through
+    loss      the deadline; it comes whether or not a beat is under way
+
+ 1. A beat under way holds nothing up: danger and loss come at their moments all the same.
+ 2. A failed beat is tried again soon, and again, until the lease is lost or ended.
+ 3. Past `stop_at` (from `max_hold`) there are no more beats, and the lease runs out.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+from holdfast.core.holds import BEATS_PER_TTL, Hold
+from holdfast.core.records import SECOND, Micros
+
+SHORTEST_RETRY: Micros = 20_000
+STALE_TIMERS = 64
+
+
+class Due:
+    """What there is to do now."""
+
+    __slots__ = ("beats", "dangers", "losses")
+
+    def __init__(self) -> None:
+        self.beats: list[Hold] = []
+        self.dangers: list[Hold] = []
+        self.losses: list[Hold] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.beats or self.dangers or self.losses)
+
+
+class _Kept:
+    """A hold in the keeper's care."""
+
+    __slots__ = ("beating", "hold", "in_danger", "next_beat", "slotted", "stop_at", "timer")
+
+    def __init__(self, hold: Hold) -> None:
+        self.hold = hold
+        self.stop_at = None if hold.max_hold is None else hold.acquired + hold.max_hold
+        self.next_beat: Micros | None = None
+        self.beating = False
+        self.slotted = False  # its turn under the cap was given out already
+        self.in_danger = False
+        self.timer = 0
+
+    def danger_at(self) -> Micros:
+        return self.hold.renewed + self.hold.ttl * (BEATS_PER_TTL - 1) // BEATS_PER_TTL
+
+    def next_moment(self) -> Micros:
+        moment = self.hold.deadline
+        if self.hold.keep and not self.in_danger:
+            moment = min(moment, self.danger_at())
+        if self.next_beat is not None and not self.beating:
+            moment = min(moment, self.next_beat)
+        return moment
+
+    def stopped(self, at: Micros) -> bool:
+        return not self.hold.keep or (self.stop_at is not None and at >= self.stop_at)
+
+
+class Keeper:
+    """The schedule of all holds of one client. Not safe for threads by itself."""
+
+    def __init__(self, beats_per_second: float | None = None) -> None:
+        self._gap: Micros = int(SECOND / beats_per_second) if beats_per_second else 0
+        self._free_slot: Micros = 0
+        self._kept: dict[Hold, _Kept] = {}
+        self._timers: list[tuple[Micros, int, Hold]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def holds(self) -> list[Hold]:
+        """All holds in care."""
+        return list(self._kept)
+
+    def add(self, hold: Hold) -> None:
+        """Take a hold into care. Without `keep`, only its loss is watched."""
+        kept = self._kept[hold] = _Kept(hold)
+        period = hold.ttl // BEATS_PER_TTL
+        self._plan(kept, hold.renewed + period // 2 + self._share(period // 2))
+        self._arm(kept)
+
+    def discard(self, hold: Hold) -> None:
+        """Let go of a hold; its timer goes stale."""
+        self._kept.pop(hold, None)
+        if len(self._timers) > 2 * len(self._kept) + STALE_TIMERS:
+            self._sweep()
+
+    def next_at(self) -> Micros | None:
+        """When there will be something to do, or a stale timer to drop."""
+        return self._timers[0][0] if self._timers else None
+
+    def poll(self, now: Micros) -> Due:
+        """What is due at this moment."""
+        due = Due()
+        while self._timers and self._timers[0][0] <= now:
+            _, timer, hold = heappop(self._timers)
+            kept = self._kept.get(hold)
+            if kept is not None and kept.timer == timer:
+                self._ring(kept, now, due)
+        return due
+
+    def beat_done(self, hold: Hold, now: Micros, *, renewed: bool) -> bool:
+        """A beat came back. True: the hold was in danger, and is no longer."""
+        kept = self._kept.get(hold)
+        if kept is None:
+            return False
+        kept.beating = False
+        period = hold.ttl // BEATS_PER_TTL
+        if renewed:
+            self._plan(kept, now + period - self._share(period // 4))
+        else:
+            self._plan(kept, now + max(period // 4, SHORTEST_RETRY))
+        rescued = renewed and kept.in_danger and now < kept.danger_at()
+        if rescued:
+            kept.in_danger = False
+        self._arm(kept)
+        return rescued
+
+    def _ring(self, kept: _Kept, now: Micros, due: Due) -> None:
+        hold = kept.hold
+        if now >= hold.deadline:
+            hold.end("lost", self._reason(kept, now))
+            del self._kept[hold]
+            due.losses.append(hold)
+            return
+        if kept.hold.keep and not kept.in_danger and now >= kept.danger_at():
+            kept.in_danger = True
+            due.dangers.append(hold)
+        if kept.next_beat is not None and not kept.beating and now >= kept.next_beat:
+            self._beat(kept, now, due)
+        self._arm(kept)
+
+    def _reason(self, kept: _Kept, now: Micros) -> str:
+        if not kept.hold.keep:
+            return "its ttl ran out, and it was not to be renewed"
+        if kept.stopped(now):
+            return "it was held for its max_hold"
+        return "it could not be renewed in time"
+
+    def _beat(self, kept: _Kept, now: Micros, due: Due) -> None:
+        if kept.stopped(now):
+            kept.next_beat = None
+            return
+        if self._gap and not kept.slotted:
+            slot = self._free_slot = max(self._free_slot, now)
+            self._free_slot += self._gap
+            if slot > now:
+                kept.next_beat, kept.slotted = slot, True
+                return
+        kept.beating, kept.slotted = True, False
+        due.beats.append(kept.hold)
+
+    def _plan(self, kept: _Kept, at: Micros) -> None:
+        kept.next_beat = None if kept.stopped(at) else at
+
+    def _arm(self, kept: _Kept) -> None:
+        self._count += 1
+        kept.timer = self._count
+        heappush(self._timers, (kept.next_moment(), self._count, kept.hold))
+
+    def _share(self, of: Micros) -> Micros:
+        """Another part of a span each time, evenly spread: the golden ratio's sequence."""
+        return ((self._count * 40_503) & 0xFFFF) * of >> 16
+
+    def _sweep(self) -> None:
+        self._timers = [
+            (at, timer, hold)
+            for at, timer, hold in self._timers
+            if hold in self._kept and self._kept[hold].timer == timer
+        ]
+        heapify(self._timers)

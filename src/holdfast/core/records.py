@@ -1,0 +1,133 @@
+"""What a store keeps: one small record per key, as JSON that a person can read.
+
+All times are whole microseconds. `*_at` counts from 1970 on the store's clock, never on
+a client's. Every write of a holder or a waiter carries a new `beat`, a nonce that tells
+this write from all others: by it a client recognises which of its own attempts landed,
+and an observer without a clock sees that somebody is still alive.
+
+An `expires_at` of 0 means: written without a reading of the store's clock. Such a party
+is dead when it was seen unchanged for its whole ttl, and not before.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta, Struct
+
+FORMAT = 1
+
+Micros: TypeAlias = int
+SECOND: Micros = 1_000_000
+
+# How long the record of a free lock stays, so that its fence goes on growing.
+TOMBSTONE: Micros = 24 * 3600 * SECOND
+
+Mode: TypeAlias = Literal["exclusive", "shared", "counted"]
+Note: TypeAlias = dict[str, Any]
+Natural = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+
+
+class Holder(Struct, frozen=True, omit_defaults=True, gc=False):
+    """One grant. Whoever knows the token may renew, free or hand on this grant."""
+
+    token: str
+    fence: Natural
+    owner: str
+    mode: Mode
+    ttl: Positive
+    acquired_at: Natural
+    expires_at: Natural
+    beat: str
+    limit: Positive | None = None
+    note: Note = {}
+    offered: bool = False  # given up by one party, waiting for the next one to take it
+
+    def __repr__(self) -> str:
+        return f"Holder(owner={self.owner!r}, mode={self.mode!r}, fence={self.fence})"
+
+
+class Waiter(Struct, frozen=True, omit_defaults=True, gc=False):
+    """One place in the queue. It drops out by its own expiry, like a holder."""
+
+    token: str
+    owner: str
+    mode: Mode
+    ttl: Positive
+    since: Natural
+    expires_at: Natural
+    beat: str
+    limit: Positive | None = None
+
+    def __repr__(self) -> str:
+        return f"Waiter(owner={self.owner!r}, mode={self.mode!r})"
+
+
+class Record(Struct, frozen=True, gc=False):
+    """The whole truth about one key. The fence only ever grows."""
+
+    fence: Natural = 0
+    holders: tuple[Holder, ...] = ()
+    queue: tuple[Waiter, ...] = ()
+    updated_at: Natural = 0
+    freed: str = ""  # the token that was freed last, so that freeing twice can be told
+    v: int = FORMAT
+
+
+EMPTY = Record()
+
+
+class Undecodable(ValueError):
+    """The stored text is not a record of ours; says why, without showing it."""
+
+
+class _Version(Struct):
+    v: int
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Record)
+_version_decoder = msgspec.json.Decoder(_Version)
+
+
+def encode(record: Record) -> bytes:
+    """The record as JSON."""
+    return _encoder.encode(record)
+
+
+def decode(raw: bytes | str) -> Record:
+    """The record back from JSON, or `Undecodable` with the reason."""
+    try:
+        record = _decoder.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+        raise Undecodable(_newer(raw) or f"it is not a lock record ({exc})") from None
+    if record.v != FORMAT:
+        raise Undecodable(_newer(raw) or f"its format is {record.v}")
+    return record
+
+
+def _newer(raw: bytes | str) -> str | None:
+    """A later release may have changed every field but `v`."""
+    try:
+        version = _version_decoder.decode(raw).v
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return (
+        f"its format {version} is newer than {FORMAT}: upgrade holdfast"
+        if version > FORMAT
+        else None
+    )
+
+
+def last_used(record: Record) -> Micros:
+    """The store's time from which on nobody can hold or want this."""
+    parties: tuple[Holder | Waiter, ...] = (*record.holders, *record.queue)
+    ends = (max(party.expires_at, record.updated_at + party.ttl) for party in parties)
+    return max((record.updated_at, *ends))
+
+
+def droppable_at(record: Record) -> Micros:
+    """When a store may forget this record by itself: its fence is history."""
+    return last_used(record) + TOMBSTONE

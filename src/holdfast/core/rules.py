@@ -1,0 +1,282 @@
+"""The law of the lock, as pure functions of a record.
+
+    decide(command, record, dead, stamp) -> Decision
+
+Rules:
+
+ 1. A party is a holder or a waiter. `dead` says which parties have run out; the dead
+    count as absent, and a grant sweeps them out.
+ 2. A claim may sit beside the parties before it as this table says, and the parties
+    before it are the live holders *and* the waiters ahead of it in the queue. So nobody
+    overtakes the queue, whether they stand in it or not, and a stream of readers cannot
+    starve a writer.
+
+        claim \\ before   none   shared   counted, same limit     exclusive
+        exclusive         yes    no       no                      no
+        shared            yes    yes      no                      no
+        counted           yes    no       while fewer than limit  no
+
+ 3. A grant's fence is larger than every fence before it on this key, and at least the
+    store's clock in microseconds, so that it goes on growing when the record was lost.
+ 4. Only a live token renews, frees or offers. Freeing is by token alone.
+ 5. Renewing sets the expiry and never brings it closer: another party of a shared lease
+    may rely on the later one.
+ 6. Every command may be applied twice: the second time finds what the first one left
+    (a token that holds, the token freed last) and gives the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from msgspec.structs import replace
+
+from holdfast.core.commands import (
+    ANYONE,
+    Blocked,
+    Claim,
+    Command,
+    Decision,
+    Evict,
+    Evicted,
+    Free,
+    Freed,
+    Granted,
+    Mismatch,
+    NotHeld,
+    Offer,
+    Renew,
+    Stamp,
+    Take,
+    Wake,
+)
+from holdfast.core.records import Holder, Micros, Record, Waiter
+
+Party: TypeAlias = Holder | Waiter
+Dead: TypeAlias = Callable[[Party], bool]
+
+
+def decide(command: Command, record: Record, dead: Dead, stamp: Stamp) -> Decision:
+    """What this command does to this record."""
+    return _RULES[type(command)](command, record, dead, stamp)
+
+
+# --- the questions that the rules are made of ---------------------------------------------
+
+
+def next_fence(record: Record, at: Micros) -> int:
+    """Rule 3."""
+    return max(record.fence + 1, at)
+
+
+def fits_beside(claim: Claim | Waiter, before: Sequence[Party]) -> bool:
+    """Rule 2's table."""
+    if not before:
+        return True
+    if claim.mode == "exclusive":
+        return False
+    if claim.mode == "shared":
+        return all(party.mode == "shared" for party in before)
+    assert claim.limit is not None
+    return len(before) < claim.limit and all(_counts_with(claim, party) for party in before)
+
+
+def _counts_with(claim: Claim | Waiter, party: Party) -> bool:
+    return party.mode == "counted" and party.limit == claim.limit
+
+
+def find(parties: Sequence[Any], token: str) -> Any:
+    """The party with this token, or None."""
+    for party in parties:
+        if party.token == token:
+            return party
+    return None
+
+
+def alive(parties: tuple[Any, ...], dead: Dead) -> tuple[Any, ...]:
+    """The parties that have not run out."""
+    if not parties:
+        return parties
+    return tuple(party for party in parties if not dead(party))
+
+
+def without(parties: tuple[Any, ...], token: str) -> tuple[Any, ...]:
+    """The parties but the one with this token."""
+    return tuple(party for party in parties if party.token != token)
+
+
+def with_changed(parties: tuple[Any, ...], changed: Party) -> tuple[Any, ...]:
+    """The parties with the one of the same token replaced, in its place."""
+    return tuple(changed if party.token == changed.token else party for party in parties)
+
+
+def next_up(record: Record) -> Wake:
+    """Whom a freed place may let in: the head of the queue and those who fit beside it."""
+    if not record.queue:
+        return ANYONE
+    before: list[Party] = list(record.holders)
+    tokens = []
+    for waiter in record.queue:
+        if not fits_beside(waiter, before):
+            break
+        tokens.append(waiter.token)
+        before.append(waiter)
+    # The dead are still counted above. When they hide everyone, let everyone look.
+    return tuple(tokens) or ANYONE
+
+
+# --- the commands -------------------------------------------------------------------------
+
+
+def _claim(claim: Claim, record: Record, dead: Dead, stamp: Stamp) -> Decision:
+    holders: tuple[Holder, ...] = alive(record.holders, dead)
+    queue: tuple[Waiter, ...] = alive(record.queue, dead)
+    mine = find(holders, claim.token)
+    if mine is not None:
+        return Decision(Granted(mine, without(queue, claim.token)))
+    if claim.mode == "counted":
+        for holder in holders:
+            if (
+                holder.mode == "counted"
+                and holder.limit is not None
+                and holder.limit != claim.limit
+            ):
+                return Decision(Mismatch(holder.limit))
+    ahead = _ahead_of(claim.token, queue)
+    if not fits_beside(claim, (*holders, *ahead) if ahead else holders):
+        return _wait_in_line(claim, record, holders, queue, ahead, stamp)
+    fence = next_fence(record, stamp.at)
+    holder = Holder(
+        claim.token,
+        fence,
+        claim.owner,
+        claim.mode,
+        claim.ttl,
+        stamp.at,
+        stamp.expiry(claim.ttl),
+        stamp.beat,
+        claim.limit,
+        claim.note,
+    )
+    waiting = without(queue, claim.token) if queue else queue
+    return Decision(Granted(holder, waiting), Record(fence, (*holders, holder), waiting, stamp.at))
+
+
+def _ahead_of(token: str, queue: tuple[Waiter, ...]) -> tuple[Waiter, ...]:
+    for place, waiter in enumerate(queue):
+        if waiter.token == token:
+            return queue[:place]
+    return queue
+
+
+def _wait_in_line(
+    claim: Claim,
+    record: Record,
+    holders: tuple[Holder, ...],
+    queue: tuple[Waiter, ...],
+    ahead: tuple[Waiter, ...],
+    stamp: Stamp,
+) -> Decision:
+    blocked = Blocked(holders, ahead, claim.queue)
+    if not claim.queue:
+        return Decision(blocked)
+    before = find(queue, claim.token)
+    place = Waiter(
+        claim.token,
+        claim.owner,
+        claim.mode,
+        claim.patience,
+        before.since if before else stamp.at,
+        stamp.expiry(claim.patience),
+        stamp.beat,
+        claim.limit,
+    )
+    line = with_changed(queue, place) if before else (*queue, place)
+    return Decision(blocked, Record(record.fence, holders, line, stamp.at))
+
+
+def _renew(renew: Renew, record: Record, dead: Dead, stamp: Stamp) -> Decision:
+    mine: Holder | None = find(record.holders, renew.token)
+    if mine is None or dead(mine):
+        return Decision(NotHeld())
+    expires_at = max(mine.expires_at, stamp.expiry(mine.ttl)) if stamp.clocked else 0
+    renewed = replace(mine, expires_at=expires_at, beat=stamp.beat)
+    holders = (renewed,) if len(record.holders) == 1 else with_changed(record.holders, renewed)
+    return Decision(
+        Granted(renewed, alive(record.queue, dead)),
+        Record(record.fence, holders, record.queue, stamp.at),
+    )
+
+
+def _free(free: Free, record: Record, dead: Dead, stamp: Stamp) -> Decision:
+    holders = without(record.holders, free.token)
+    queue = without(record.queue, free.token) if record.queue else record.queue
+    if len(holders) == len(record.holders) and len(queue) == len(record.queue):
+        return Decision(Freed() if record.freed == free.token else NotHeld())
+    freed = Record(record.fence, holders, queue, stamp.at, free.token)
+    return Decision(Freed(), freed, next_up(freed))
+
+
+def _offer(offer: Offer, record: Record, dead: Dead, stamp: Stamp) -> Decision:
+    offered: Holder | None = find(record.holders, offer.ticket)
+    if offered is not None:
+        return Decision(Granted(offered))
+    mine: Holder | None = find(record.holders, offer.token)
+    if mine is None or dead(mine):
+        return Decision(NotHeld())
+    offered = replace(
+        mine,
+        token=offer.ticket,
+        ttl=offer.ttl,
+        expires_at=stamp.expiry(offer.ttl),
+        beat=stamp.beat,
+        offered=True,
+    )
+    holders = (*without(record.holders, offer.token), offered)
+    return Decision(Granted(offered), Record(record.fence, holders, record.queue, stamp.at))
+
+
+def _take(take: Take, record: Record, dead: Dead, stamp: Stamp) -> Decision:
+    mine: Holder | None = find(record.holders, take.token)
+    if mine is not None and not dead(mine):
+        return Decision(Granted(mine, alive(record.queue, dead)))
+    offered: Holder | None = find(record.holders, take.ticket)
+    if offered is None or not offered.offered or dead(offered):
+        return Decision(NotHeld())
+    fence = next_fence(record, stamp.at)
+    taken = Holder(
+        take.token,
+        fence,
+        take.owner,
+        offered.mode,
+        take.ttl,
+        stamp.at,
+        stamp.expiry(take.ttl),
+        stamp.beat,
+        offered.limit,
+        offered.note if take.note is None else take.note,
+    )
+    holders = (*without(record.holders, take.ticket), taken)
+    return Decision(
+        Granted(taken, alive(record.queue, dead)), Record(fence, holders, record.queue, stamp.at)
+    )
+
+
+def _evict(evict: Evict, record: Record, dead: Dead, stamp: Stamp) -> Decision:
+    out = tuple(h for h in record.holders if evict.fence is None or h.fence == evict.fence)
+    if not out:
+        return Decision(Evicted(()))
+    holders = tuple(h for h in record.holders if h not in out)
+    left = Record(next_fence(record, stamp.at), holders, record.queue, stamp.at)
+    return Decision(Evicted(out), left, next_up(left))
+
+
+_RULES: dict[type, Callable[[Any, Record, Dead, Stamp], Decision]] = {
+    Claim: _claim,
+    Renew: _renew,
+    Free: _free,
+    Offer: _offer,
+    Take: _take,
+    Evict: _evict,
+}

@@ -1,0 +1,367 @@
+"""The protocol: load, ask the rules, swap, look again, wait, time out.
+
+Generators that yield effects (see `effects`) and share the suffix `_steps`. They run
+unchanged under threads, asyncio and the simulator. How they work:
+
+ 1. `apply_steps` carries one command to the end: load, decide, swap. A conflict brings
+    the record that is there instead, and the rules are asked again.
+ 2. After an `OutcomeUnknown` it loads and looks for its own token. Every write has its
+    own `beat`; the deadline of a grant is that of the write that landed.
+ 3. What a client wrote last it remembers, so that the next swap goes without a load. A
+    remembered record is only good for a swap, which proves it; never for a refusal.
+ 4. State is changed between yields only. An interrupt may end a generator at any
+    instruction: the attempt remembers what may be in the store, and `undo_steps` takes
+    it out. Whoever runs steps with an attempt runs `undo_steps` if they do not succeed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from holdfast.core import rules
+from holdfast.core.commands import (
+    Command,
+    Evict,
+    Evicted,
+    Free,
+    Freed,
+    Granted,
+    Renew,
+    Stamp,
+    Verdict,
+)
+from holdfast.core.contract import Entry, Interval, Swapped, Version
+from holdfast.core.effects import (
+    NOW,
+    WALL,
+    Apply,
+    Draw,
+    Emit,
+    Load,
+    Sleep,
+    Steps,
+    Swap,
+    SwapMany,
+)
+from holdfast.core.events import StoreTrouble
+from holdfast.core.holds import Attempt, Care, Hold
+from holdfast.core.records import SECOND, Micros, Record
+from holdfast.core.witness import View, Witness
+from holdfast.errors import (
+    CorruptRecord,
+    HoldfastError,
+    LeaseLost,
+    OutcomeUnknown,
+    TicketRefused,
+    Unavailable,
+)
+
+TOKEN_BYTES = 16
+BEAT_BYTES = 8
+
+# Store trouble is tried again after a pause that doubles between these two.
+FIRST_PAUSE: Micros = 20_000
+LONGEST_PAUSE: Micros = 2 * SECOND
+# Conflicts are the progress of others; a few in a row ask for a little distance.
+CONFLICTS_AT_FULL_SPEED = 4
+
+
+class Answer(Struct, frozen=True, gc=False):
+    """What became of a command, and the version and clock of the record it was about."""
+
+    verdict: Verdict
+    version: Version
+    now: Interval | None
+    got: Micros
+
+
+# --- one command ----------------------------------------------------------------------------
+
+
+def look_steps(witness: Witness, key: str) -> Steps[View]:
+    """Load a record and remember when."""
+    sent = yield from NOW
+    entry = yield from Load(key)
+    got = yield from NOW
+    return _view(witness, key, entry, sent, got)
+
+
+def _view(witness: Witness, key: str, entry: Entry, sent: Micros, got: Micros) -> View:
+    if entry.fault is not None:
+        raise CorruptRecord(
+            f"The record of {key!r} cannot be read: {entry.fault}. It was left alone; "
+            f"`holdfast evict` replaces it by an empty one.",
+            key=key,
+        )
+    return witness.saw(key, entry, sent, got)
+
+
+def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micros) -> Steps[Answer]:
+    """Carry one command to the end. `now` is the own clock's time, or a little earlier."""
+    if witness.facts.scripted:
+        return (yield from _script_steps(witness, attempt, command, now))
+    key = attempt.key
+    view = witness.recall(key)
+    proven = False  # a view is proven by a reply; a recalled one only by its swap
+    conflicts = 0
+    while True:
+        at = witness.store_time(now)
+        if view is None or (at is None and view.now is not None):
+            view = yield from look_steps(witness, key)
+            proven = True
+            attempt.unsettled = False
+            now = view.got
+            at = witness.store_time(now)
+        clocked = at is not None
+        if at is None:
+            at = yield from WALL
+        beat = yield from Draw(BEAT_BYTES)
+        dead = witness.dead(key, view.now, now)
+        decision = rules.decide(command, view.record, dead, Stamp(at, beat, clocked))
+        if not proven and not isinstance(decision.verdict, (Granted, Freed)):
+            view = None
+            continue
+        if decision.record is None:
+            return Answer(decision.verdict, view.version, view.now, view.got)
+        touched_before = attempt.touched
+        attempt.sent[beat] = now
+        attempt.touched = attempt.unsettled = True
+        try:
+            outcome = yield from Swap(key, view.version, decision.record, decision.wake)
+        except OutcomeUnknown:
+            attempt.doubted = True
+            witness.forget(key)
+            view = None
+            now = yield from NOW
+            continue
+        except HoldfastError:
+            attempt.touched, attempt.unsettled = touched_before, False
+            raise
+        attempt.unsettled = False
+        got = yield from NOW
+        if isinstance(outcome, Swapped):
+            witness.read_clock(outcome.now, now)
+            witness.wrote(key, View(decision.record, outcome.version, outcome.now, got))
+            return Answer(decision.verdict, outcome.version, outcome.now, got)
+        attempt.touched = touched_before
+        witness.forget(key)
+        view, proven = _view(witness, key, outcome.entry, now, got), True
+        now = got
+        conflicts += 1
+        if conflicts > CONFLICTS_AT_FULL_SPEED:
+            yield from _step_back_steps()
+            now = yield from NOW
+
+
+def _script_steps(
+    witness: Witness, attempt: Attempt, command: Command, now: Micros
+) -> Steps[Answer]:
+    """The same in one trip, where the store knows the rules itself."""
+    beat = yield from Draw(BEAT_BYTES)
+    touched_before = attempt.touched
+    attempt.sent[beat] = now
+    attempt.touched = attempt.unsettled = True
+    try:
+        applied = yield from Apply(attempt.key, command, beat)
+    except OutcomeUnknown:
+        attempt.doubted = True
+        raise
+    except HoldfastError:
+        attempt.touched, attempt.unsettled = touched_before, False
+        raise
+    attempt.unsettled = False
+    witness.read_clock(applied.now, now)
+    got = yield from NOW
+    return Answer(applied.verdict, applied.version, applied.now, got)
+
+
+def _step_back_steps() -> Steps[None]:
+    """Sleep for a random part of the first pause."""
+    drawn = yield from Draw(2)
+    yield from Sleep(int(drawn, 16) * FIRST_PAUSE >> 16)
+
+
+# --- keeping and ending a hold --------------------------------------------------------------
+
+
+def renew_steps(witness: Witness, hold: Hold) -> Steps[None]:
+    """One beat: extend the hold, or raise `LeaseLost` because it is somebody else's."""
+    now = yield from NOW
+    attempt = Attempt(hold.key, Renew(hold.token))
+    answer = yield from apply_steps(witness, attempt, attempt.command, now)
+    _renewed(hold, attempt, answer)
+
+
+def _renewed(hold: Hold, attempt: Attempt, answer: Answer) -> None:
+    if not isinstance(answer.verdict, Granted):
+        raise _lost(hold, "its record is gone: it was evicted, released elsewhere, or ran out")
+    if not hold.valid(answer.got):
+        raise _lost(hold, "its renewal came back too late")
+    hold.extend(answer.verdict.holder, attempt.sent[answer.verdict.holder.beat])
+    hold.wanted = answer.verdict.wanted
+
+
+def _lost(hold: Hold, why: str) -> LeaseLost:
+    return LeaseLost(f"The lease on {hold.key!r} is lost: {why}.", key=hold.key)
+
+
+def renew_many_steps(witness: Witness, holds: Iterable[Hold]) -> Steps[list[HoldfastError | None]]:
+    """Many beats in one trip; each has its own outcome, and the odd ones go alone."""
+    now = yield from NOW
+    beats = []
+    for hold in holds:
+        beats.append((yield from _prepare_beat_steps(witness, hold, now)))
+    ready = [beat for beat in beats if beat.swap is not None]
+    swaps = tuple(beat.swap for beat in ready if beat.swap is not None)
+    outcomes = (yield from SwapMany(swaps)) if swaps else ()
+    got = yield from NOW
+    for beat, outcome in zip(ready, outcomes, strict=True):
+        beat.landed(witness, outcome, now, got)
+    results = []
+    for beat in beats:
+        results.append((yield from _finish_beat_steps(witness, beat)))
+    return results
+
+
+class _Beat:
+    """One renewal in a batch."""
+
+    __slots__ = ("answer", "attempt", "hold", "swap")
+
+    def __init__(self, hold: Hold) -> None:
+        self.hold = hold
+        self.attempt = Attempt(hold.key, Renew(hold.token))
+        self.swap: Swap | None = None
+        self.answer: Answer | None = None
+
+    def landed(self, witness: Witness, outcome: object, sent: Micros, got: Micros) -> None:
+        """The batch came back. What was not swapped leaves no answer, and is looked at."""
+        if self.swap is None or self.swap.record is None or not isinstance(outcome, Swapped):
+            witness.forget(self.hold.key)
+            self.answer = None
+            return
+        assert self.answer is not None
+        witness.read_clock(outcome.now, sent)
+        witness.wrote(self.hold.key, View(self.swap.record, outcome.version, outcome.now, got))
+        self.answer = Answer(self.answer.verdict, outcome.version, outcome.now, got)
+
+
+def _prepare_beat_steps(witness: Witness, hold: Hold, now: Micros) -> Steps[_Beat]:
+    """What can be renewed without a load gets its swap."""
+    beat = _Beat(hold)
+    view, at = witness.recall(hold.key), witness.store_time(now)
+    if view is not None and at is not None:
+        stamp = Stamp(at, (yield from Draw(BEAT_BYTES)))
+        dead = witness.dead(hold.key, view.now, now)
+        decision = rules.decide(beat.attempt.command, view.record, dead, stamp)
+        if decision.record is not None:
+            beat.attempt.sent[stamp.beat] = now
+            beat.swap = Swap(hold.key, view.version, decision.record)
+            beat.answer = Answer(decision.verdict, None, None, now)
+    return beat
+
+
+def _finish_beat_steps(witness: Witness, beat: _Beat) -> Steps[HoldfastError | None]:
+    try:
+        if beat.answer is None:
+            yield from renew_steps(witness, beat.hold)
+        else:
+            _renewed(beat.hold, beat.attempt, beat.answer)
+    except HoldfastError as trouble:
+        return trouble
+    return None
+
+
+def release_steps(witness: Witness, attempt: Attempt, until: Micros) -> Steps[bool]:
+    """Free a hold. False: there was nothing left to free.
+
+    The caller has ended the hold before, so that no beat outlives the release.
+    """
+    answer = yield from _insist_steps(witness, attempt, "release", until)
+    return isinstance(answer.verdict, Freed) or attempt.doubted
+
+
+def undo_steps(witness: Witness, attempts: Iterable[Attempt], until: Micros) -> Steps[None]:
+    """Take out of the store whatever these attempts may have left there."""
+    for attempt in attempts:
+        for token in attempt.leftovers():
+            free = Attempt(attempt.key, Free(token))
+            yield from _insist_steps(witness, free, "clean up", until)
+        attempt.touched = False
+
+
+def _insist_steps(witness: Witness, attempt: Attempt, doing: str, until: Micros) -> Steps[Answer]:
+    """Carry out an attempt's command, again and again while the store is in trouble."""
+    pause = FIRST_PAUSE
+    while True:
+        now = yield from NOW
+        try:
+            return (yield from apply_steps(witness, attempt, attempt.command, now))
+        except (Unavailable, OutcomeUnknown) as trouble:
+            now = yield from NOW
+            if now + pause >= until:
+                raise as_sure_as_we_are(trouble, attempt) from trouble.__cause__
+            reason = str(trouble)
+        yield from Emit(StoreTrouble(attempt.key, reason, doing))
+        yield from Sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def as_sure_as_we_are(trouble: HoldfastError, attempt: Attempt) -> HoldfastError:
+    """`Unavailable` says that nothing was done; say it only if that is known."""
+    if isinstance(trouble, OutcomeUnknown) or not attempt.unsettled:
+        return trouble
+    return OutcomeUnknown(f"It is not known whether the request got through: {trouble}")
+
+
+# --- two parties ----------------------------------------------------------------------------
+
+
+def enter_steps(witness: Witness, attempt: Attempt, care: Care, until: Micros) -> Steps[Hold]:
+    """Use a ticket: join a shared lease (`Renew`) or take an offered one (`Take`)."""
+    answer = yield from _insist_steps(witness, attempt, "use a ticket", until)
+    if isinstance(answer.verdict, Granted):
+        sent = attempt.sent[answer.verdict.holder.beat]
+        hold = Hold(attempt.key, answer.verdict, sent, care)
+        if hold.valid(answer.got):
+            return hold
+    raise TicketRefused(
+        f"The ticket for {attempt.key!r} is of no use any more: the lease was released, "
+        f"evicted or lost, or the ticket was used before."
+    )
+
+
+def offer_steps(witness: Witness, attempt: Attempt, until: Micros) -> Steps[None]:
+    """Give a hold up for whoever brings the ticket. The caller has ended the hold before."""
+    answer = yield from _insist_steps(witness, attempt, "hand over", until)
+    if not isinstance(answer.verdict, Granted):
+        raise LeaseLost(
+            f"The lease on {attempt.key!r} cannot be handed over: it is lost.", key=attempt.key
+        )
+
+
+# --- operators ------------------------------------------------------------------------------
+
+
+def evict_steps(witness: Witness, key: str, fence: int | None, until: Micros) -> Steps[Evicted]:
+    """Throw holders out. A record that cannot be read is replaced by an empty one."""
+    attempt = Attempt(key, Evict(fence))
+    try:
+        answer = yield from _insist_steps(witness, attempt, "evict", until)
+    except CorruptRecord:
+        yield from _replace_corrupt_steps(witness, key)
+        return Evicted(())
+    assert isinstance(answer.verdict, Evicted)
+    return answer.verdict
+
+
+def _replace_corrupt_steps(witness: Witness, key: str) -> Steps[None]:
+    sent = yield from NOW
+    entry = yield from Load(key)
+    if entry.fault is None:
+        return
+    witness.read_clock(entry.now, sent)
+    at = entry.now.latest if entry.now is not None else (yield from WALL)
+    yield from Swap(key, entry.version, Record(fence=at, updated_at=at), ("*",))

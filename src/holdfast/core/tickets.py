@@ -1,0 +1,69 @@
+"""Tickets: a lease in a short string that fits an environment variable or a job spec.
+
+    hf1s.<base64url>     share: a second party may keep the same lease alive
+    hf1h.<base64url>     hand-over: the next party becomes the holder
+
+Inside are the key, the token, the ttl and the rights, with a checksum, because strings
+get cut. Whoever has a ticket can use it: treat it like a password.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Literal
+from zlib import crc32
+
+import msgspec
+from msgspec import Struct
+
+from holdfast.core.records import Micros
+from holdfast.errors import BadTicket
+
+Kind = Literal["share", "hand-over"]
+_PREFIXES: dict[Kind, str] = {"share": "hf1s.", "hand-over": "hf1h."}
+
+
+class Ticket(Struct, frozen=True, array_like=True):
+    """What a ticket says."""
+
+    key: str
+    token: str
+    fence: int
+    ttl: Micros
+    may_release: bool = False
+
+    def __repr__(self) -> str:
+        return f"Ticket(key={self.key!r}, fence={self.fence})"
+
+
+_decoder = msgspec.msgpack.Decoder(Ticket)
+
+
+def seal(kind: Kind, ticket: Ticket) -> str:
+    """The ticket as a string."""
+    body = msgspec.msgpack.encode(ticket)
+    return _PREFIXES[kind] + urlsafe_b64encode(_checksum(body) + body).decode().rstrip("=")
+
+
+def unseal(kind: Kind, text: str) -> Ticket:
+    """The ticket back from a string of the right kind, or `BadTicket`."""
+    if not isinstance(text, str):
+        raise BadTicket(f"A ticket is a string, not {type(text).__name__}.")
+    text = text.strip()
+    other: Kind = "hand-over" if kind == "share" else "share"
+    if text.startswith(_PREFIXES[other]):
+        verb = {"share": "join", "hand-over": "take"}[other]
+        raise BadTicket(f"This is a {other} ticket: use it with {verb}().")
+    if not text.startswith(_PREFIXES[kind]):
+        raise BadTicket
+    try:
+        sealed = urlsafe_b64decode(text[5:] + "=" * (-len(text[5:]) % 4))
+        if _checksum(sealed[4:]) != sealed[:4]:
+            raise BadTicket
+        return _decoder.decode(sealed[4:])
+    except (ValueError, msgspec.MsgspecError):
+        raise BadTicket from None
+
+
+def _checksum(body: bytes) -> bytes:
+    return crc32(body).to_bytes(4, "big")

@@ -1,0 +1,55 @@
+"""The arithmetic of time: how long a lease is good for, and who has run out.
+
+Two clocks are at work and they are never compared: the store's, which decides when a
+record expires, and each client's own monotonic one. What ties them together:
+
+ 1. A request sent at local `m0` read the store's clock as `S`. The reading was taken after
+    `m0`, so at local `m` the store shows at most `S.latest + (m - m0)`: `Reading.upper`.
+ 2. A write sent at `m` says `expires_at = upper(m) + ttl`. The holder trusts it until
+    `m + ttl - margin`. At that moment the store shows no more than `expires_at`: the
+    store always gives the holder at least as long as the holder gives itself.
+ 3. A party is dead when the store's clock, read together with its record, is surely
+    past its expiry: `earliest > expires_at`.
+ 4. Where a store has no clock, a party is dead when its (token, beat) was seen unchanged
+    for its whole ttl, counted from *after* the reply that first showed it: its own
+    deadline counts from before the request that wrote it, so it has passed.
+ 5. Clocks run at slightly different rates, by at most 1 in `RATE`.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from holdfast.core.contract import Interval
+from holdfast.core.records import SECOND, Micros
+
+RATE = 100
+
+# A reading older than this is not carried any further: the doubt would only grow.
+READING_GOOD_FOR: Micros = 30 * SECOND
+
+
+def margin(ttl: Micros) -> Micros:
+    """What a holder gives up of its ttl, in case its clock is slower than the store's."""
+    return ttl // RATE + 1
+
+
+def deadline(sent: Micros, ttl: Micros) -> Micros:
+    """Until when a holder may trust a write that it sent at this moment."""
+    return sent + ttl - margin(ttl)
+
+
+class Reading(Struct, frozen=True, gc=False):
+    """A reading of the store's clock, and when the request that brought it was sent."""
+
+    now: Interval
+    sent: Micros
+
+    def upper(self, m: Micros) -> Micros:
+        """The latest that the store's clock can show at local time `m`."""
+        elapsed = m - self.sent
+        return self.now.latest + elapsed + elapsed // RATE
+
+    def fresh(self, m: Micros) -> bool:
+        """Whether it is worth carrying forward."""
+        return m - self.sent <= READING_GOOD_FOR

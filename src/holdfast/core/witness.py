@@ -1,0 +1,107 @@
+"""What one client has seen of its store: clock, records, and who was silent how long.
+
+It only remembers; it decides nothing by itself. One witness serves all threads of a
+client: entries are replaced whole, and a stale one costs a conflict, never a lock.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from holdfast.core.contract import Entry, Facts, Interval, Version
+from holdfast.core.records import Micros, Record
+from holdfast.core.rules import Dead, Party
+from holdfast.core.validity import RATE, Reading
+
+REMEMBERED_KEYS = 4096
+# A look that comes too early finds the party still alive: aim a little later.
+AFTER_EXPIRY: Micros = 1000
+
+
+class View(Struct, frozen=True):
+    """A record as this client saw it last, in a reply that came at `got`."""
+
+    record: Record
+    version: Version
+    now: Interval | None
+    got: Micros
+
+
+class Witness:
+    """The memory of one client."""
+
+    __slots__ = ("_observed", "_views", "facts", "reading")
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.reading: Reading | None = None
+        self._views: dict[str, View] = {}
+        self._observed: dict[str, dict[tuple[str, str], Micros]] = {}
+
+    # --- the clock ------------------------------------------------------------------------
+
+    def read_clock(self, now: Interval | None, sent: Micros) -> None:
+        """A reply brought the store's time."""
+        if now is not None:
+            self.reading = Reading(now, sent)
+
+    def store_time(self, m: Micros) -> Micros | None:
+        """The latest that the store's clock can show now; None if it was not read lately."""
+        reading = self.reading
+        return reading.upper(m) if reading is not None and reading.fresh(m) else None
+
+    # --- records --------------------------------------------------------------------------
+
+    def saw(self, key: str, entry: Entry, sent: Micros, got: Micros) -> View:
+        """A reply showed a record."""
+        self.read_clock(entry.now, sent)
+        self._observe(key, entry.record, entry.now, got)
+        return View(entry.record, entry.version, entry.now, got)
+
+    def wrote(self, key: str, view: View) -> None:
+        """A swap of ours was done: the next one can go without a load."""
+        views = self._views
+        if key not in views and len(views) >= REMEMBERED_KEYS:
+            views.pop(next(iter(views), key), None)
+        views[key] = view
+
+    def recall(self, key: str) -> View | None:
+        """The record as we wrote it last, if we have it."""
+        return self._views.get(key)
+
+    def forget(self, key: str) -> None:
+        """What we knew of this record is no longer so."""
+        self._views.pop(key, None)
+
+    # --- the dead -------------------------------------------------------------------------
+
+    def dead(self, key: str, now: Interval | None, m: Micros) -> Dead:
+        """Who has run out, by the store's clock or by their silence until local time `m`."""
+        silent_since = self._observed.get(key, {})
+
+        def judge(party: Party) -> bool:
+            if now is not None and party.expires_at:
+                return now.earliest > party.expires_at
+            return m - silent_since.get((party.token, party.beat), m) > party.ttl
+
+        return judge
+
+    def dead_from(self, key: str, party: Party, now: Interval | None, got: Micros) -> Micros:
+        """The local time at which a new look can find this party dead."""
+        if now is not None and party.expires_at:
+            rest = max(0, party.expires_at - now.earliest)
+            return got + rest + rest // RATE + AFTER_EXPIRY
+        since = self._observed.get(key, {}).get((party.token, party.beat), got)
+        return since + party.ttl + AFTER_EXPIRY
+
+    def _observe(self, key: str, record: Record, now: Interval | None, got: Micros) -> None:
+        """Note whom the clock cannot judge, and since when they have been silent."""
+        parties: tuple[Party, ...] = (*record.holders, *record.queue)
+        silent = [
+            (party.token, party.beat) for party in parties if now is None or not party.expires_at
+        ]
+        before = self._observed.pop(key, {})
+        if silent:
+            if len(self._observed) >= REMEMBERED_KEYS:
+                self._observed.pop(next(iter(self._observed)), None)
+            self._observed[key] = {party: before.get(party, got) for party in silent}

@@ -1,0 +1,97 @@
+"""Runs steps in an asyncio task.
+
+A cancellation ends the steps where they stand. What they may have left in the store is
+taken out in a task of its own, which has a deadline and which no further cancellation
+can stop; then the cancellation goes on its way. It is never swallowed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from holdfast import clock
+from holdfast.core.effects import Apply, Load, Scan, Sleep, Steps, Swap, SwapMany, Wait
+from holdfast.core.events import Event
+from holdfast.core.holds import Attempt, Hold
+from holdfast.core.records import SECOND
+from holdfast.core.steps import undo_steps
+from holdfast.core.witness import Witness
+from holdfast.drivers.threads import GRACE, local_handlers, report_leftover
+from holdfast.errors import HoldfastError
+from holdfast.stores.base import AsyncStore, Outcome
+from holdfast.stores.threaded import drain
+
+R = TypeVar("R")
+
+
+class AsyncDriver:
+    """The asyncio driver over one store."""
+
+    def __init__(
+        self,
+        store: AsyncStore,
+        witness: Witness,
+        emit: Callable[[Event], None],
+        keep: Callable[[Hold], None],
+    ) -> None:
+        self._witness = witness
+        self._emit = emit
+        self._local = local_handlers(emit, keep)
+        self._remote: dict[type, Callable[[Any], Awaitable[Any]]] = {
+            Load: lambda effect: store.load(effect.key),
+            Swap: lambda effect: store.swap(effect.key, effect.version, effect.record, effect.wake),
+            SwapMany: lambda effect: _swap_each(store, effect),
+            Apply: lambda effect: store.apply(effect.key, effect.command, effect.beat),
+            Scan: lambda effect: store.scan(effect.prefix, effect.cursor, effect.limit),
+            Wait: lambda effect: store.wait(
+                effect.key, effect.version, effect.token, effect.at_most
+            ),
+            Sleep: lambda effect: asyncio.sleep(effect.duration / SECOND),
+        }
+
+    async def run(self, steps: Steps[R]) -> R:
+        """Run to the end. A cancellation ends the steps where they stand."""
+        local, remote = self._local, self._remote
+        answer: Any = None
+        trouble: Exception | None = None
+        try:
+            while True:
+                try:
+                    effect = steps.send(answer) if trouble is None else steps.throw(trouble)
+                except StopIteration as done:
+                    return done.value  # type: ignore[no-any-return]
+                answer = trouble = None
+                try:
+                    handler = local.get(type(effect))
+                    if handler is not None:
+                        answer = handler(effect)
+                    else:
+                        answer = await remote[type(effect)](effect)
+                except Exception as exc:
+                    trouble = exc
+        finally:
+            steps.close()
+
+    async def undo(self, attempts: Sequence[Attempt]) -> None:
+        """Take out what the attempts left in the store; if that fails, the ttl will."""
+        if any(attempt.touched for attempt in attempts):
+            cleaning = asyncio.ensure_future(self._undo(attempts))
+            await drain(cleaning, 2 * GRACE / SECOND)
+
+    async def _undo(self, attempts: Sequence[Attempt]) -> None:
+        try:
+            await self.run(undo_steps(self._witness, attempts, clock.monotonic() + GRACE))
+        except HoldfastError as trouble:
+            report_leftover(self._emit, attempts, trouble)
+
+
+async def _swap_each(store: AsyncStore, effect: SwapMany) -> list[Outcome | Exception]:
+    outcomes: list[Outcome | Exception] = []
+    for swap in effect.swaps:
+        try:
+            outcomes.append(await store.swap(swap.key, swap.version, swap.record, swap.wake))
+        except Exception as trouble:
+            outcomes.append(trouble)
+    return outcomes

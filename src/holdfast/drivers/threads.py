@@ -1,0 +1,115 @@
+"""Runs steps in the calling thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from os import urandom
+from typing import Any, TypeVar
+
+from holdfast import clock
+from holdfast.core.effects import (
+    Apply,
+    Draw,
+    Emit,
+    Keep,
+    Load,
+    Now,
+    Scan,
+    Sleep,
+    Steps,
+    Swap,
+    SwapMany,
+    Wait,
+    Wall,
+)
+from holdfast.core.events import Event
+from holdfast.core.holds import Attempt, Hold
+from holdfast.core.records import SECOND, Micros
+from holdfast.core.steps import undo_steps
+from holdfast.core.witness import Witness
+from holdfast.errors import HoldfastError
+from holdfast.stores.base import Store
+
+R = TypeVar("R")
+
+# How long an interrupted call may take to clean up behind itself.
+GRACE: Micros = 5 * SECOND
+
+Handlers = dict[type, Callable[[Any], Any]]
+
+
+def local_handlers(emit: Callable[[Event], None], keep: Callable[[Hold], None]) -> Handlers:
+    """The effects that need no store, and that no driver has to wait for."""
+    return {
+        Now: lambda effect: clock.monotonic(),
+        Wall: lambda effect: clock.wall(),
+        Draw: lambda effect: urandom(effect.size).hex(),
+        Emit: lambda effect: emit(effect.event),
+        Keep: lambda effect: keep(effect.hold),
+    }
+
+
+class ThreadDriver:
+    """The blocking driver over one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        witness: Witness,
+        emit: Callable[[Event], None],
+        keep: Callable[[Hold], None],
+    ) -> None:
+        self._witness = witness
+        self._emit = emit
+        self._handlers: Handlers = {
+            **local_handlers(emit, keep),
+            Load: lambda effect: store.load(effect.key),
+            Swap: lambda effect: store.swap(effect.key, effect.version, effect.record, effect.wake),
+            SwapMany: lambda effect: store.swap_many(effect.swaps),
+            Apply: lambda effect: store.apply(effect.key, effect.command, effect.beat),
+            Scan: lambda effect: store.scan(effect.prefix, effect.cursor, effect.limit),
+            Wait: lambda effect: store.wait(
+                effect.key, effect.version, effect.token, effect.at_most
+            ),
+            Sleep: lambda effect: time.sleep(effect.duration / SECOND),
+        }
+
+    def run(self, steps: Steps[R]) -> R:
+        """Run to the end. An interrupt ends the steps where they stand."""
+        handlers = self._handlers
+        answer: Any = None
+        trouble: Exception | None = None
+        try:
+            while True:
+                try:
+                    effect = steps.send(answer) if trouble is None else steps.throw(trouble)
+                except StopIteration as done:
+                    return done.value  # type: ignore[no-any-return]
+                answer = trouble = None
+                try:
+                    answer = handlers[type(effect)](effect)
+                except Exception as exc:
+                    trouble = exc
+        finally:
+            steps.close()
+
+    def undo(self, attempts: Sequence[Attempt]) -> None:
+        """Take out what the attempts left in the store; if that fails, the ttl will."""
+        if not any(attempt.touched for attempt in attempts):
+            return
+        try:
+            self.run(undo_steps(self._witness, attempts, clock.monotonic() + GRACE))
+        except HoldfastError as trouble:
+            report_leftover(self._emit, attempts, trouble)
+
+
+def report_leftover(
+    emit: Callable[[Event], None], attempts: Sequence[Attempt], trouble: HoldfastError
+) -> None:
+    """Say that something may be left, and why."""
+    from holdfast.core.events import StoreTrouble
+
+    for attempt in attempts:
+        if attempt.touched:
+            emit(StoreTrouble(attempt.key, str(trouble), "clean up (its ttl will)"))

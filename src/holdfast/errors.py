@@ -1,0 +1,141 @@
+"""Every error Holdfast raises, sorted by who is to blame and how sure we are.
+
+    HoldfastError
+    ├── UsageError        the caller's mistake; nothing was done
+    ├── Refused           surely not done: somebody else has it, or the claim is gone
+    ├── Unavailable       surely not done: the store did not take the request; try again
+    ├── Misconfigured     surely not done: the store cannot be used as it is; fix it first
+    ├── OutcomeUnknown    the request left, and no answer says whether it was done
+    └── LeaseLost         it was yours, and it no longer is
+
+The docstring of a class is its default message.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from holdfast.core.records import Holder
+
+
+class HoldfastError(Exception):
+    """Something went wrong in Holdfast."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or (self.__doc__ or "").strip())
+
+
+# --- the caller's mistake ---------------------------------------------------------------
+
+
+class UsageError(HoldfastError, ValueError):
+    """Holdfast was called in a way that cannot work."""
+
+
+class BadKey(UsageError):
+    """A key is a non-empty string of at most 512 bytes in UTF-8."""
+
+
+class BadOption(UsageError):
+    """An option has a value that makes no sense."""
+
+
+class LimitMismatch(UsageError):
+    """Everyone who counts permits on a key must name the same limit."""
+
+
+class BadTicket(UsageError):
+    """This is not a Holdfast ticket, or it was cut on the way: pass it on whole."""
+
+
+class BadURL(UsageError):
+    """This is not a store URL that Holdfast understands."""
+
+
+class MissingDriver(UsageError):
+    """The driver of this store is not installed."""
+
+
+class ClientClosed(UsageError):
+    """This client was closed: call holdfast.connect() again."""
+
+
+class ClientForked(UsageError):
+    """This client was made before a fork, and the child holds nothing of its parent's:
+    call holdfast.connect() again in the child process."""
+
+
+class Unsupported(UsageError):
+    """This store cannot do that."""
+
+
+# --- surely not done --------------------------------------------------------------------
+
+
+class Refused(HoldfastError):
+    """The claim was refused; nothing was changed."""
+
+
+class Busy(Refused):
+    """Somebody else holds the lock."""
+
+    def __init__(
+        self, message: str | None = None, *, key: str = "", holders: Sequence[Holder] = ()
+    ) -> None:
+        super().__init__(message)
+        self.key = key
+        self.holders = tuple(holders)
+
+
+class AcquireTimeout(Busy, TimeoutError):
+    """The lock was not free within the time given."""
+
+
+class TicketRefused(Refused):
+    """What this ticket stands for is gone: it was used, released, evicted or ran out."""
+
+
+class Unavailable(HoldfastError):
+    """The store did not take the request; nothing was changed. Try again."""
+
+
+class StoreFull(Unavailable):
+    """The store has no room left: free some space, then try again."""
+
+
+class Misconfigured(HoldfastError):
+    """The store cannot be used as it is."""
+
+
+class ForeignStore(Misconfigured):
+    """What is at this address was not made by Holdfast, and is left alone."""
+
+
+class StoreReadOnly(Misconfigured):
+    """The store can be read but not written."""
+
+
+class CorruptRecord(Misconfigured):
+    """A record in the store cannot be read, and is left alone."""
+
+    def __init__(self, message: str | None = None, *, key: str = "") -> None:
+        super().__init__(message)
+        self.key = key
+
+
+# --- not sure, or no longer -------------------------------------------------------------
+
+
+class OutcomeUnknown(HoldfastError):
+    """The request left, and no answer came back: it may have been done or not."""
+
+
+class LeaseLost(HoldfastError):
+    """The lease is no longer yours: stop writing what it protects."""
+
+    def __init__(self, message: str | None = None, *, key: str = "") -> None:
+        super().__init__(message)
+        self.key = key

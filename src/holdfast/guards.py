@@ -1,0 +1,67 @@
+"""`@locks.guard("pipeline:{dataset_id}")`: what the guards of both faces share."""
+
+from __future__ import annotations
+
+import inspect
+import string
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, Literal, get_args
+
+from holdfast.errors import BadOption, UsageError
+
+OnBusy = Literal["skip", "wait", "raise"]
+
+_current: ContextVar[Any] = ContextVar("holdfast_lease", default=None)
+
+
+def current_lease() -> Any:
+    """The lease of the innermost guarded function that is running; `UsageError` outside."""
+    lease = _current.get()
+    if lease is None:
+        raise UsageError("There is no lease here: current_lease() works inside a guarded function.")
+    return lease
+
+
+class Guarded:
+    """One guarded function: its key for given arguments, and its lease while it runs."""
+
+    def __init__(self, function: Callable[..., Any], template: str, busy: str) -> None:
+        if busy not in get_args(OnBusy):
+            raise BadOption(f"busy is 'skip', 'wait' or 'raise', not {busy!r}.")
+        self.busy = busy
+        self._template = template
+        self._signature = inspect.signature(function)
+        self._check_fields(function)
+
+    def key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """The key for a call with these arguments."""
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return self._template.format(**bound.arguments)
+
+    def _check_fields(self, function: Callable[..., Any]) -> None:
+        try:
+            fields = [field for _, field, _, _ in string.Formatter().parse(self._template)]
+        except ValueError as exc:
+            raise BadOption(f"{self._template!r} is not a key template: {exc}") from None
+        for field in fields:
+            name = None if field is None else field.split(".")[0].split("[")[0]
+            if name is not None and name not in self._signature.parameters:
+                raise BadOption(
+                    f"The key {self._template!r} names {name!r}, which is not an argument of "
+                    f"{function.__qualname__}()."
+                )
+
+
+class Within:
+    """Makes a lease the current one for a block."""
+
+    def __init__(self, lease: Any) -> None:
+        self._lease = lease
+
+    def __enter__(self) -> None:
+        self._before = _current.set(self._lease)
+
+    def __exit__(self, *exc: object) -> None:
+        _current.reset(self._before)

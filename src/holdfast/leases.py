@@ -1,0 +1,217 @@
+"""What a lease of either face knows and tells without talking to the store."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+from holdfast import clock
+from holdfast.client import Client
+from holdfast.core.holds import Hold
+from holdfast.core.records import SECOND, Mode, Note
+from holdfast.views import WaiterInfo, waiter_info
+
+F = TypeVar("F", bound=Callable[..., Any])
+E = TypeVar("E")
+L = TypeVar("L", bound="LeaseBase[Any]")
+
+_setup = threading.Lock()  # for the rare first use of an event or a callback
+
+
+class LeaseBase(Generic[E]):
+    """A lease: what was asked for, until it is released, handed over or lost."""
+
+    __slots__ = ("__weakref__", "_callbacks", "_client", "_hold", "_lost")
+
+    def __init__(self, client: Client, hold: Hold) -> None:
+        self._client = client
+        self._hold = hold
+        self._callbacks: dict[str, list[Callable[..., Any]]] | None = None
+        self._lost: E | None = None
+
+    def __repr__(self) -> str:
+        state = "held" if self.held else self._hold.state
+        return (
+            f"<{type(self).__name__} {self.key!r} fence={self.fence} owner={self.owner!r} {state}>"
+        )
+
+    @property
+    def hold(self) -> Hold:
+        """The core's state of it, for integrations. It has the token: do not show it."""
+        return self._hold
+
+    # --- what it is -------------------------------------------------------------------------
+
+    @property
+    def key(self) -> str:
+        """What is locked."""
+        return self._hold.key
+
+    @property
+    def fence(self) -> int:
+        """The fencing number: larger than that of every lease before it on this key."""
+        return self._hold.fence
+
+    @property
+    def owner(self) -> str:
+        """Who holds it, for people."""
+        return self._hold.owner
+
+    @property
+    def mode(self) -> Mode:
+        """`exclusive`, `shared` or `counted`."""
+        return self._hold.mode
+
+    @property
+    def limit(self) -> int | None:
+        """How many permits there are, if they are counted."""
+        return self._hold.limit
+
+    @property
+    def ttl(self) -> float:
+        """How many seconds it lasts without a renewal."""
+        return self._hold.ttl / SECOND
+
+    @property
+    def note(self) -> Note:
+        """What was noted when it was acquired."""
+        return dict(self._hold.note)
+
+    # --- how it stands ----------------------------------------------------------------------
+
+    @property
+    def held(self) -> bool:
+        """Whether it is surely ours at this moment. Never asks the store."""
+        return self._client.held(self._hold)
+
+    def remaining(self) -> float:
+        """For how many seconds it is surely ours without another renewal; 0 once it is not."""
+        if not self.held:
+            return 0.0
+        return max(0, self._hold.deadline - clock.monotonic()) / SECOND
+
+    def check(self) -> None:
+        """Raise `LeaseLost` unless it is surely ours at this moment. Never asks the store."""
+        self._client.check_held(self._hold)
+
+    @property
+    def wanted(self) -> tuple[WaiterInfo, ...]:
+        """Who waits for it, as of the last renewal."""
+        return tuple(waiter_info(self.key, waiter) for waiter in self._hold.wanted)
+
+    @property
+    def ticket(self) -> str:
+        """A ticket for a second party to keep this lease alive, without the right to release."""
+        return self.share()
+
+    def share(self, *, release: bool = False) -> str:
+        """A ticket with which a second party may `join()` and keep this lease alive.
+
+        Either side alone keeps it. The one who releases ends it for both, and the other
+        learns it at its next beat; a joined party may do so only with `release=True`.
+        """
+        return self._client.share(self._hold, release=release)
+
+    # --- what it tells ----------------------------------------------------------------------
+
+    @property
+    def lost(self) -> E:
+        """An event that is set when the lease is lost."""
+        if self._lost is None:
+            with _setup:
+                if self._lost is None:
+                    event = self._new_event()
+                    self._lost = event
+                    if self._hold.state == "lost":
+                        self._set_event(event)
+        return self._lost
+
+    def on_danger(self, callback: F) -> F:
+        """Call this (with the lease) when renewals have been failing for a while."""
+        return self._on("danger", callback)
+
+    def on_lost(self, callback: F) -> F:
+        """Call this (with the lease) when the lease is lost; at once if it already is."""
+        self._on("lost", callback)
+        if self._hold.state == "lost" and self._take_off("lost", callback):
+            self._call(callback)
+        return callback
+
+    def on_wanted(self, callback: F) -> F:
+        """Call this (with the lease) when somebody starts to wait for it."""
+        self._on("wanted", callback)
+        if self._hold.wanted and self._hold.state == "held":
+            self._call(callback)
+        return callback
+
+    def told(self, what: str) -> None:
+        """The keeper has news. Called from its threads."""
+        if what == "lost":
+            with _setup:
+                event = self._lost
+            if event is not None:
+                self._set_event(event)
+        for callback in list((self._callbacks or {}).get(what, ())):
+            if what != "lost" or self._take_off(what, callback):
+                self._call(callback)
+
+    def _on(self, what: str, callback: F) -> F:
+        with _setup:
+            if self._callbacks is None:
+                self._callbacks = {}
+            self._callbacks.setdefault(what, []).append(callback)
+        return callback
+
+    def _take_off(self, what: str, callback: Callable[..., Any]) -> bool:
+        """Whoever takes a callback off the list calls it: once, though two threads try."""
+        with _setup:
+            callbacks = (self._callbacks or {}).get(what, [])
+            if callback in callbacks:
+                callbacks.remove(callback)
+                return True
+            return False
+
+    def _new_event(self) -> E:
+        raise NotImplementedError
+
+    def _set_event(self, event: E) -> None:
+        raise NotImplementedError
+
+    def _call(self, callback: Callable[..., Any]) -> None:
+        raise NotImplementedError
+
+
+class LeasesBase(Sequence[L]):
+    """Several leases that were acquired together, in the order in which they were asked for."""
+
+    def __init__(self, leases: Sequence[L]) -> None:
+        self._leases = tuple(leases)
+
+    def __getitem__(self, which: Any) -> Any:
+        """The lease at a place, or on a key."""
+        if not isinstance(which, str):
+            return self._leases[which]
+        for lease in self._leases:
+            if lease.key == which:
+                return lease
+        raise KeyError(which)
+
+    def __len__(self) -> int:
+        return len(self._leases)
+
+    def __iter__(self) -> Iterator[L]:
+        return iter(self._leases)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {[lease.key for lease in self._leases]}>"
+
+    @property
+    def held(self) -> bool:
+        """Whether all of them are surely ours at this moment."""
+        return all(lease.held for lease in self._leases)
+
+    def check(self) -> None:
+        """Raise `LeaseLost` unless all of them are."""
+        for lease in self._leases:
+            lease.check()

@@ -1,0 +1,128 @@
+"""What callers may pass, checked before anything is done."""
+
+from __future__ import annotations
+
+import math
+import os
+from datetime import timedelta
+from typing import Any, TypeAlias, cast, get_args
+
+import msgspec
+
+from holdfast.core.listing import SHORTEST_RETENTION
+from holdfast.core.records import SECOND, Micros, Mode, Note
+from holdfast.errors import BadKey, BadOption
+
+Seconds: TypeAlias = float | timedelta
+
+SHORTEST_TTL_S = 0.05
+LONGEST_TTL_S = 30 * 24 * 3600.0
+LONGEST_TEXT = 256
+LONGEST_NOTE = 4096
+MOST_PERMITS = 10_000
+
+
+def check_key(key: Any, max_bytes: int) -> str:
+    """A key that every store can hold exactly as it is."""
+    if not isinstance(key, str):
+        raise BadKey(f"A key is a string, not {type(key).__name__}.")
+    if not key:
+        raise BadKey("A key cannot be empty.")
+    try:
+        size = len(key) if key.isascii() else len(key.encode())
+    except UnicodeEncodeError:
+        raise BadKey("A key must be text that UTF-8 can hold; this has a lone surrogate.") from None
+    if size > max_bytes:
+        raise BadKey(
+            f"This key has {size} bytes and {max_bytes} are the most: use a digest of it "
+            f"({key[:40]!r}…)."
+        )
+    return key
+
+
+def micros(value: Any, name: str) -> Micros:
+    """Seconds or a timedelta, in microseconds; finite and not negative."""
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise BadOption(f"{name} is a number of seconds or a timedelta, not {value!r}.")
+    if not math.isfinite(value) or value < 0:
+        raise BadOption(f"{name} is a number of seconds from 0 up, not {value!r}.")
+    return round(value * SECOND)
+
+
+def check_ttl(ttl: Any) -> Micros:
+    """How long a lease lasts without renewal."""
+    value = micros(ttl, "ttl")
+    if not SHORTEST_TTL_S * SECOND <= value <= LONGEST_TTL_S * SECOND:
+        raise BadOption(
+            f"ttl is from {SHORTEST_TTL_S:g} s to 30 days, not {ttl!r}. It is how long a lock "
+            f"outlives a holder that died; while the holder lives, it is renewed."
+        )
+    return value
+
+
+def check_retention(older_than: Any) -> Micros:
+    """How long an unused record stays."""
+    value = micros(older_than, "older_than")
+    if value < SHORTEST_RETENTION:
+        least = SHORTEST_RETENTION / SECOND
+        raise BadOption(
+            f"older_than is at least {least:g} s: a record keeps its lock's fence growing, and "
+            f"the clock must have passed it before it may go."
+        )
+    return value
+
+
+def check_mode(mode: Any, limit: Any) -> tuple[Mode, int | None]:
+    """Exclusive, shared, or one of `limit` permits."""
+    if limit is not None:
+        if mode not in (None, "counted"):
+            raise BadOption(f"limit counts permits; it cannot go with mode={mode!r}.")
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_PERMITS:
+            raise BadOption(f"limit is a whole number from 1 to {MOST_PERMITS}, not {limit!r}.")
+        return "counted", limit
+    if mode is None:
+        return "exclusive", None
+    if mode not in get_args(Mode):
+        raise BadOption(f"mode is 'exclusive' or 'shared', not {mode!r}.")
+    if mode == "counted":
+        raise BadOption("A counted lease needs limit=, the number of permits.")
+    return cast("Mode", mode), None
+
+
+def check_fair(fair: Any) -> bool | None:
+    """Whether to queue at once (True), after a moment (None) or never (False)."""
+    if fair is not None and not isinstance(fair, bool):
+        raise BadOption(f"fair is True, False or None, not {fair!r}.")
+    return fair
+
+
+def check_owner(owner: Any) -> str:
+    """A name for people."""
+    if not isinstance(owner, str) or not owner or len(owner) > LONGEST_TEXT:
+        raise BadOption(f"owner is a name of 1 to {LONGEST_TEXT} characters.")
+    try:
+        owner.encode()
+    except UnicodeEncodeError:
+        raise BadOption("owner must be text that UTF-8 can hold.") from None
+    return owner
+
+
+def check_note(note: Any) -> Note:
+    """A small dict that JSON can hold."""
+    if not isinstance(note, dict) or not all(isinstance(name, str) for name in note):
+        raise BadOption("note is a dict with strings as keys.")
+    try:
+        size = len(msgspec.json.encode(note))
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise BadOption(f"note must be something that JSON can hold: {exc}") from None
+    if size > LONGEST_NOTE:
+        raise BadOption(f"note has {size} bytes as JSON, and {LONGEST_NOTE} are the most.")
+    return cast("Note", note)
+
+
+def default_owner() -> str:
+    """Which process this is, for people."""
+    host = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "?")
+    return f"{host}:{os.getpid()}"

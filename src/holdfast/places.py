@@ -1,0 +1,47 @@
+"""Which store `connect()` opens when it is not told."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from holdfast.stores.base import Store
+from holdfast.stores.registry import open_store
+
+URL_VARIABLE = "HOLDFAST_URL"
+
+
+class _Default:
+    def __repr__(self) -> str:
+        return f"${URL_VARIABLE} or the embedded store"
+
+
+DEFAULT: Final = _Default()
+Place = str | Store | None | _Default
+
+
+def open_place(place: Place, options: dict[str, Any]) -> Store:
+    """Open a store: the one given, $HOLDFAST_URL, or the embedded SQLite file.
+
+    None switches locking off (`null://`).
+    """
+    if place is None:
+        return open_store("null://", **options)
+    if not isinstance(place, _Default):
+        return open_store(place, **options)
+    url = os.environ.get(URL_VARIABLE)
+    if url:
+        return open_store(url, **options)
+    path = embedded_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    from holdfast.stores.sqlite import SQLiteStore
+
+    return SQLiteStore(path, **options)
+
+
+def embedded_path() -> Path:
+    """Where the embedded store is: one per user and machine."""
+    state = os.environ.get("XDG_STATE_HOME")
+    home = Path(state) if state else Path.home() / ".local" / "state"
+    return home / "holdfast" / "locks.db"

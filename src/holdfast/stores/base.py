@@ -1,0 +1,136 @@
+"""What a store implements.
+
+`Store` is the blocking face, and the only one that must be written: `to_async` gives an
+asyncio face over threads, unless the engine has a native one. A store only moves records;
+what they mean is in `holdfast.core`. Its methods raise
+
+    Unavailable, Misconfigured   when the request was surely not carried out
+    OutcomeUnknown               when it left and no answer came back
+
+and keep the driver's own exception as `__cause__`. All methods may be called from several
+threads at once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.commands import NOBODY, Command, Wake
+from holdfast.core.contract import (
+    Applied,
+    Conflict,
+    Entry,
+    Facts,
+    Interval,
+    Page,
+    Swapped,
+    Version,
+)
+from holdfast.core.effects import Swap
+from holdfast.core.records import Micros, Record, Undecodable, decode
+from holdfast.errors import Unsupported
+
+if TYPE_CHECKING:
+    from holdfast.stores.url import StoreURL
+
+Outcome = Swapped | Conflict
+
+
+class Store(ABC):
+    """Load, swap, scan and wait over one engine."""
+
+    facts: Facts
+
+    @classmethod
+    @abstractmethod
+    def from_url(cls, url: StoreURL, **options: Any) -> Store:
+        """Open the store that a URL names."""
+
+    @abstractmethod
+    def load(self, key: str) -> Entry:
+        """What is there now, with the store's clock."""
+
+    @abstractmethod
+    def swap(
+        self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
+    ) -> Outcome:
+        """Write if the version is still this one (None: if there is no record); a record
+        of None deletes. `wake` names the queued tokens that this write may let in."""
+
+    @abstractmethod
+    def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
+        """A page of records in the order of their keys' bytes."""
+
+    @abstractmethod
+    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
+        """Return when the key may have changed for this token, or after a time."""
+
+    def swap_many(self, swaps: Sequence[Swap]) -> list[Outcome | Exception]:
+        """Many swaps; in one trip where `facts.batch` says so."""
+        return [_outcome(self, swap) for swap in swaps]
+
+    def apply(self, key: str, command: Command, beat: str) -> Applied:
+        """Run a whole command in one trip, where `facts.scripted` says so."""
+        raise Unsupported(f"The {self.facts.name} store does not run commands by itself.")
+
+    def setup(self) -> None:
+        """Create what the store needs; harmless to repeat, also from many processes at once."""
+
+    def close(self) -> None:
+        """Let go of connections. Waiting calls return."""
+
+    def to_async(self) -> AsyncStore:
+        """The asyncio face of this store."""
+        from holdfast.stores.threaded import ThreadedStore
+
+        return ThreadedStore(self)
+
+    def abandon(self) -> None:
+        """After a fork, in the child: forget connections without touching them."""
+
+
+def _outcome(store: Store, swap: Swap) -> Outcome | Exception:
+    try:
+        return store.swap(swap.key, swap.version, swap.record, swap.wake)
+    except Exception as trouble:
+        return trouble
+
+
+class AsyncStore(ABC):
+    """The same for asyncio. A cancelled call has either finished its write or never will."""
+
+    facts: Facts
+
+    @abstractmethod
+    async def load(self, key: str) -> Entry: ...
+
+    @abstractmethod
+    async def swap(
+        self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
+    ) -> Outcome: ...
+
+    @abstractmethod
+    async def scan(self, prefix: str, cursor: str | None, limit: int) -> Page: ...
+
+    @abstractmethod
+    async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None: ...
+
+    async def apply(self, key: str, command: Command, beat: str) -> Applied:
+        """Run a whole command in one trip, where `facts.scripted` says so."""
+        raise Unsupported(f"The {self.facts.name} store does not run commands by itself.")
+
+    @abstractmethod
+    async def setup(self) -> None: ...
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+
+def entry_from(raw: bytes | str, version: Version, now: Interval | None) -> Entry:
+    """An entry from stored text; what cannot be read becomes its fault, not an error."""
+    try:
+        return Entry(decode(raw), version, now)
+    except Undecodable as why:
+        return Entry(version=version, now=now, fault=str(why))

@@ -1,0 +1,120 @@
+"""Locks inside one process, for tests and for threads that share nothing else.
+
+`memory://NAME` is the same store for everyone in the process who opens that name.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, Any
+
+from holdfast import clock
+from holdfast.core.commands import NOBODY, Wake
+from holdfast.core.contract import Conflict, Entry, Facts, Interval, Page, Swapped, Version
+from holdfast.core.records import Record, encode
+from holdfast.errors import BadURL
+from holdfast.stores.base import AsyncStore, Outcome, entry_from
+from holdfast.stores.wakeups import Ring, RingingStore, Sleeper, Wakeups
+
+if TYPE_CHECKING:
+    from holdfast.stores.url import StoreURL
+
+_named: dict[str, MemoryStore] = {}
+_named_lock = threading.Lock()
+
+
+class MemoryStore(RingingStore):
+    """A dictionary. Records are kept encoded, so that nobody can change one in place."""
+
+    facts = Facts(
+        name="memory",
+        linearizable=True,
+        clock="process",
+        reach="process",
+        wakeup="push",
+        durable=False,
+        native_async=True,
+        batch=1000,
+        caveats=("Other processes do not see these locks; a restart forgets them.",),
+    )
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rows: dict[str, tuple[bytes, int]] = {}
+        self._order: list[str] | None = []  # the keys in order; None: to be sorted again
+        self._last_version = 0
+        self._epoch = clock.wall() - clock.monotonic()
+        self._wakeups = Wakeups()
+
+    @classmethod
+    def from_url(cls, url: StoreURL, **options: Any) -> MemoryStore:
+        """`memory://` or `memory://NAME`."""
+        if url.path.strip("/") or url.options or options:
+            raise BadURL("A memory store has a name and nothing else: memory://NAME")
+        with _named_lock:
+            return _named.setdefault(url.host, cls())
+
+    def now(self) -> Interval:
+        """Counted from the start of the store, so that it never jumps."""
+        at = self._epoch + clock.monotonic()
+        return Interval(at, at)
+
+    def load(self, key: str) -> Entry:
+        """What is there now."""
+        row = self._rows.get(key)
+        return Entry(now=self.now()) if row is None else entry_from(*row, self.now())
+
+    def swap(
+        self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
+    ) -> Outcome:
+        """Compare the version and write, under the store's lock."""
+        raw = None if record is None else encode(record)
+        with self._lock:
+            row = self._rows.get(key)
+            if version != (None if row is None else row[1]):
+                return Conflict(self.load(key))
+            self._last_version += 1
+            if row is None or raw is None:
+                self._order = None
+            if raw is None:
+                self._rows.pop(key, None)
+            else:
+                self._rows[key] = raw, self._last_version
+            swapped = Swapped(self._last_version, self.now())
+        self._wakeups.wake(key, wake)
+        return swapped
+
+    def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
+        """A page, from the first key after the cursor."""
+        with self._lock:
+            if self._order is None:
+                self._order = sorted(self._rows)
+            order = self._order
+            first = bisect_left(order, prefix) if cursor is None else bisect_right(order, cursor)
+            keys = [key for key in order[first : first + limit] if key.startswith(prefix)]
+            entries = tuple((key, self.load(key)) for key in keys)
+        return Page(entries, keys[-1] if len(keys) == limit else None)
+
+    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> Sleeper:
+        """Ring when a write says so, or at once if one came before."""
+        sleeper = Sleeper(key, version, token, ring)
+        self._wakeups.add(sleeper)
+        row = self._rows.get(key)
+        if version != (None if row is None else row[1]):
+            ring()
+        return sleeper
+
+    def unsleep(self, sleeper: Sleeper) -> None:
+        """No longer ring."""
+        self._wakeups.discard(sleeper)
+
+    def close(self) -> None:
+        """The store stays for the others who share it; waiting calls return."""
+        self._wakeups.wake_all()
+
+    def to_async(self) -> AsyncStore:
+        """Nothing in here blocks, so asyncio needs no threads."""
+        from holdfast.stores.threaded import InlineStore
+
+        return InlineStore(self)

@@ -1,0 +1,62 @@
+"""From a URL to an open store.
+
+Built-in stores are named here and imported on use; others register the entry-point group
+`holdfast.stores` (name: the URL scheme, value: a `Store` subclass).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, cast
+
+from holdfast.errors import BadURL, MissingDriver
+from holdfast.stores.base import Store
+from holdfast.stores.url import parse
+
+ENTRY_POINTS = "holdfast.stores"
+
+BUILT_IN: dict[str, str] = {
+    "memory": "holdfast.stores.memory:MemoryStore",
+    "null": "holdfast.stores.null:NullStore",
+    "sqlite": "holdfast.stores.sqlite:SQLiteStore",
+}
+
+# The extra that brings the driver of a store: `pip install 'holdfast[extra]'`.
+EXTRAS: dict[str, str] = {}
+
+
+def open_store(url: str | Store, **options: Any) -> Store:
+    """Open the store at this URL. An open store is taken as it is."""
+    if isinstance(url, Store):
+        return url
+    if not isinstance(url, str):
+        raise BadURL(f"A store is named by its URL, not by a {type(url).__name__}.")
+    parsed = parse(url)
+    return _store_class(parsed.scheme).from_url(parsed, **options)
+
+
+def schemes() -> list[str]:
+    """All URL schemes that can be opened here."""
+    return sorted({*BUILT_IN, *(point.name for point in _entry_points())})
+
+
+def _store_class(scheme: str) -> type[Store]:
+    target = BUILT_IN.get(scheme)
+    try:
+        if target is not None:
+            module, _, name = target.partition(":")
+            return cast("type[Store]", getattr(import_module(module), name))
+        for point in _entry_points():
+            if point.name == scheme:
+                return cast("type[Store]", point.load())
+    except ImportError as exc:
+        extra = EXTRAS.get(scheme)
+        what = f"pip install 'holdfast[{extra}]'" if extra else f"install {exc.name}"
+        raise MissingDriver(f"The {scheme} store needs {exc.name}: {what}") from exc
+    raise BadURL(f"There is no store for {scheme}: URLs. Known are {', '.join(schemes())}.")
+
+
+def _entry_points() -> Any:
+    from importlib.metadata import entry_points
+
+    return entry_points(group=ENTRY_POINTS)

@@ -1,0 +1,209 @@
+"""One SQLite file of ours: opening it, its busy times, its errors and its clock."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+from holdfast import clock
+from holdfast.core.records import Micros
+from holdfast.errors import (
+    ForeignStore,
+    HoldfastError,
+    Misconfigured,
+    OutcomeUnknown,
+    StoreFull,
+    StoreReadOnly,
+    Unavailable,
+)
+from holdfast.stores.queries import read_queries
+
+APPLICATION_ID = 0x484F4C44  # "HOLD", in the file's header
+SCHEMA = 1
+SQL = read_queries(Path(__file__).with_name("queries.sql"))
+
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_SHORTEST_NAP_S, _LONGEST_NAP_S = 0.0002, 0.005
+
+
+class Connection:
+    """A connection to the file at a path. Its callers see to it that one thread is in it."""
+
+    def __init__(self, path: Path, busy_s: float) -> None:
+        self._path = path
+        self._busy_s = busy_s
+        try:
+            self._sqlite = sqlite3.connect(
+                path, timeout=0, isolation_level=None, check_same_thread=False
+            )
+            self.execute("PRAGMA synchronous = NORMAL")
+        except sqlite3.Error as exc:
+            raise self.trouble(exc, writing=False) from exc
+
+    def run(self, sql: str, *values: Any, writing: bool = False) -> sqlite3.Cursor:
+        """Execute one statement; its errors are ours."""
+        try:
+            return self.execute(sql, *values)
+        except sqlite3.Error as exc:
+            raise self.trouble(exc, writing=writing) from exc
+
+    def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+        """Execute one statement, and wait while another process writes."""
+        try:
+            return self._sqlite.execute(sql, values)
+        except sqlite3.OperationalError as exc:
+            if _code(exc) not in _BUSY:
+                raise
+        return self._execute_when_free(sql, values)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._sqlite.close()
+
+    def _execute_when_free(self, sql: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
+        # SQLite's own busy handler sleeps for up to 100 ms at a time; a lock changes hands
+        # in a tenth of a millisecond. Random naps keep many processes out of step.
+        ends_at = time.monotonic() + self._busy_s
+        nap = _SHORTEST_NAP_S
+        while True:
+            time.sleep(random.uniform(nap / 2, nap))
+            nap = min(nap * 1.5, _LONGEST_NAP_S)
+            try:
+                return self._sqlite.execute(sql, values)
+            except sqlite3.OperationalError as exc:
+                if _code(exc) not in _BUSY or time.monotonic() > ends_at:
+                    raise
+
+    def trouble(self, exc: sqlite3.Error, *, writing: bool) -> HoldfastError:
+        """The driver's error in our words."""
+        code, path = _code(exc), self._path
+        if code in _BUSY:
+            return Unavailable(f"{path} was kept locked by others for {self._busy_s:g} s.")
+        if code == sqlite3.SQLITE_READONLY:
+            return StoreReadOnly(f"{path} cannot be written: check its owner and permissions.")
+        if code == sqlite3.SQLITE_FULL:
+            return StoreFull(f"{path} cannot grow: the disk is full. Free some space.")
+        if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
+            return Misconfigured(
+                f"{path} cannot be opened ({exc}): its folder must exist, and both must be "
+                f"yours to write."
+            )
+        if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+            return ForeignStore(f"{path} is not a sound SQLite file ({exc}); it was left alone.")
+        if code == sqlite3.SQLITE_IOERR:
+            return OutcomeUnknown(f"{path}: {exc}") if writing else Unavailable(f"{path}: {exc}")
+        if isinstance(exc, sqlite3.ProgrammingError):
+            return Unavailable(f"{path} was closed meanwhile.")
+        return Misconfigured(f"{path}: {exc}")
+
+
+def _code(exc: sqlite3.Error) -> int:
+    return getattr(exc, "sqlite_errorcode", 0) & 0xFF
+
+
+# --- making it ours -------------------------------------------------------------------------
+
+
+def prepare(path: Path, connection: Connection) -> None:
+    """Create our tables in a new file; refuse what is not ours."""
+    if not _is_ours(path, connection):
+        connection.run("PRAGMA journal_mode = WAL")
+        connection.run("BEGIN IMMEDIATE")
+        try:
+            if not _is_ours(path, connection):  # or somebody was faster
+                connection.run(SQL["create_meta"])
+                connection.run(SQL["create_locks"])
+                connection.run(f"PRAGMA user_version = {SCHEMA}")
+                connection.run(f"PRAGMA application_id = {APPLICATION_ID}")
+        except BaseException:
+            connection.run("ROLLBACK")
+            raise
+        connection.run("COMMIT", writing=True)
+
+
+def _is_ours(path: Path, connection: Connection) -> bool:
+    (application,) = connection.run("PRAGMA application_id").fetchone()
+    (schema,) = connection.run("PRAGMA user_version").fetchone()
+    if application == APPLICATION_ID:
+        if schema > SCHEMA:
+            raise Misconfigured(
+                f"{path} has the newer schema {schema} (this release knows {SCHEMA}): "
+                f"upgrade holdfast."
+            )
+        return True
+    (tables,) = connection.run(SQL["count_tables"]).fetchone()
+    if application or tables:
+        raise ForeignStore(
+            f"{path} is an SQLite file that was not made by Holdfast, and was left alone: "
+            f"name another path."
+        )
+    return False
+
+
+# --- its clock ------------------------------------------------------------------------------
+
+
+class Clock:
+    """The clock that all processes on this file share.
+
+    Processes of one machine share its boot-time clock, which never jumps. What it counts
+    from is written into the file by the first to open it after a boot: the time of day,
+    or later if the file has seen a later one.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._offset: Micros | None = None
+        boot = _boot_id()
+        if boot is not None:
+            self._offset = _known_offset(connection, boot)
+            if self._offset is None:
+                self._offset = _set_offset(connection, boot)
+
+    def now(self) -> Micros:
+        """The store's time."""
+        return clock.wall() if self._offset is None else self._offset + clock.monotonic()
+
+
+def _boot_id() -> str | None:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+
+
+def _known_offset(connection: Connection, boot: str) -> Micros | None:
+    row = connection.run(SQL["get_meta"], "clock").fetchone()
+    if row is None:
+        return None
+    known = json.loads(row[0])
+    return int(known["offset"]) if known["boot"] == boot else None
+
+
+def _set_offset(connection: Connection, boot: str) -> Micros:
+    connection.run("BEGIN IMMEDIATE")
+    try:
+        offset = _known_offset(connection, boot)  # somebody may have been faster
+        if offset is None:
+            (newest,) = connection.run(SQL["newest_version"]).fetchone()
+            offset = max(clock.wall(), newest + 1) - clock.monotonic()
+            value = json.dumps({"boot": boot, "offset": offset})
+            connection.run(SQL["set_meta"], "clock", value, writing=True)
+    except BaseException:
+        connection.run("ROLLBACK")
+        raise
+    connection.run("COMMIT", writing=True)
+    return offset
+
+
+def identity(path: Path) -> tuple[int, int] | None:
+    """Which file is at this path; None: none."""
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino

@@ -1,0 +1,172 @@
+"""The SQLite store: single-statement compare-and-swap on one table.
+
+Each statement is a transaction of its own, so a process that dies leaves nothing locked.
+Write-ahead logging lets readers and the one writer pass each other; a power cut may undo
+the last few writes, but then all holders on this machine are gone as well.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.commands import NOBODY, Wake
+from holdfast.core.contract import Conflict, Entry, Facts, Interval, Page, Swapped, Version
+from holdfast.core.records import Record, encode
+from holdfast.errors import BadOption, BadURL, Misconfigured
+from holdfast.stores.base import Outcome, entry_from
+from holdfast.stores.sqlite.file import SQL, Clock, Connection, identity, prepare
+from holdfast.stores.sqlite.watch import Watch
+from holdfast.stores.wakeups import Ring, RingingStore, Sleeper
+
+if TYPE_CHECKING:
+    from holdfast.stores.url import StoreURL
+
+BUSY_S = 5.0
+
+# Connections of before a fork: closing one in the child could disturb the parent's.
+_abandoned: list[Any] = []
+
+
+class SQLiteStore(RingingStore):
+    """All processes that open the same file share its locks."""
+
+    facts = Facts(
+        name="sqlite",
+        linearizable=True,
+        clock="host",
+        reach="host",
+        wakeup="poll",
+        durable=True,
+        caveats=(
+            "One machine only: never put the file on a network file system.",
+            "After a power cut the last writes may be missing; no holder survives one either.",
+        ),
+    )
+
+    def __init__(self, path: str | os.PathLike[str], *, busy_s: float = BUSY_S) -> None:
+        if not busy_s > 0:
+            raise BadOption("busy_s is how many seconds to wait while others write: above 0.")
+        self.path = Path(path).expanduser().absolute()
+        self._busy_s = busy_s
+        self._lock = threading.Lock()
+        self._connection = Connection(self.path, busy_s)
+        prepare(self.path, self._connection)
+        self._clock = Clock(self._connection)
+        self._identity = identity(self.path)
+        self._watch = Watch(lambda: Connection(self.path, busy_s))
+
+    @classmethod
+    def from_url(cls, url: StoreURL, **options: Any) -> SQLiteStore:
+        """`sqlite:///absolute/path`, `sqlite:///~/in/home` or `sqlite:relative/path`."""
+        unknown = url.options.keys() - {"busy_s"}
+        if unknown:
+            raise BadURL(f"sqlite: URLs have no option {', '.join(sorted(unknown))}.")
+        if "busy_s" in url.options:
+            options.setdefault("busy_s", _number(url.options["busy_s"]))
+        return cls(_path_of(url), **options)
+
+    def load(self, key: str) -> Entry:
+        """One SELECT."""
+        with self._lock:
+            return self._load(key)
+
+    def swap(
+        self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
+    ) -> Outcome:
+        """One INSERT, UPDATE or DELETE, and a SELECT only if it did not fit."""
+        with self._lock:
+            self._check_file()
+            written = max(self._clock.now(), (version or 0) + 1)
+            sql, values = _statement(key, version, record, written, wake)
+            cursor = self._connection.run(sql, *values, writing=True)
+            if cursor.rowcount != 1:
+                return Conflict(self._load(key))
+            swapped = Swapped(None if record is None else written, self._now())
+        self._watch.sleepers.wake(key, wake)
+        return swapped
+
+    def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
+        """One SELECT on the primary key."""
+        with self._lock:
+            self._check_file()
+            name, start = ("first_page", prefix) if cursor is None else ("next_page", cursor)
+            rows = self._connection.run(SQL[name], start, limit).fetchall()
+            now = self._now()
+        entries = tuple(
+            (key, entry_from(raw, version, now))
+            for key, raw, version in rows
+            if key.startswith(prefix)
+        )
+        return Page(entries, rows[-1][0] if len(entries) == limit else None)
+
+    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> Sleeper:
+        """Ring when the watch sees the key's turn change."""
+        sleeper = Sleeper(key, version, token, ring)
+        self._watch.add(sleeper)
+        return sleeper
+
+    def unsleep(self, sleeper: Sleeper) -> None:
+        """No longer ring."""
+        self._watch.discard(sleeper)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._watch.close()
+        with self._lock:
+            self._connection.close()
+
+    def abandon(self) -> None:
+        """In a forked child: the connections are the parent's."""
+        _abandoned.append((self._connection, self._watch))
+
+    def _load(self, key: str) -> Entry:
+        self._check_file()
+        row = self._connection.run(SQL["load"], key).fetchone()
+        return Entry(now=self._now()) if row is None else entry_from(row[0], row[1], self._now())
+
+    def _now(self) -> Interval:
+        at = self._clock.now()
+        return Interval(at, at)
+
+    def _check_file(self) -> None:
+        # An open file lives on after its name is gone, and with it a second world of locks.
+        if identity(self.path) != self._identity:
+            raise Misconfigured(
+                f"{self.path} was deleted or replaced while it was in use: connect again."
+            )
+
+
+def _statement(
+    key: str, version: Version, record: Record | None, written: int, wake: Wake
+) -> tuple[str, tuple[Any, ...]]:
+    turn = wake != NOBODY
+    if record is None:
+        return SQL["delete"], (key, version)
+    raw = encode(record).decode()
+    if version is None:
+        return SQL["insert"], (key, written, turn, raw)
+    return SQL["update"], (written, turn, raw, key, version)
+
+
+def _path_of(url: StoreURL) -> str:
+    path = url.path
+    if url.host or not path.strip("/") or ":memory:" in path:
+        raise BadURL(
+            "An SQLite store is named by its file: sqlite:///absolute/path, "
+            "sqlite:///~/in/home or sqlite:relative/path (and memory:// needs no file)."
+        )
+    if path.startswith("/~") or (sys.platform == "win32" and path[2:3] == ":"):
+        return path[1:]
+    # Four slashes, as SQLAlchemy wants them for an absolute path, mean the same file.
+    return "/" + path.lstrip("/") if path.startswith("/") else path
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise BadOption(f"busy_s is a number of seconds, not {text!r}.") from None

@@ -1,0 +1,99 @@
+"""Waiting on SQLite: one thread per store that looks for changes, while anyone waits.
+
+`PRAGMA data_version` changes when any other connection has written, and costs a few
+microseconds to read. Only then the rows that somebody waits for are looked at, and only
+those are rung whose `turn` has changed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from holdfast.errors import HoldfastError
+from holdfast.stores.sqlite.file import SQL, Connection
+from holdfast.stores.wakeups import Sleeper, Wakeups
+
+# Fast while something happens, slower when it is quiet.
+FASTEST_S, SLOWEST_S, SLOWING = 0.001, 0.005, 1.02
+# With nobody waiting the thread stays for a moment, because the next one is often near.
+LINGER_S = 1.0
+
+
+class Watch:
+    """Rings sleepers when their keys change."""
+
+    def __init__(self, connect: Callable[[], Connection]) -> None:
+        self.sleepers = Wakeups()
+        self._connect = connect
+        self._lock = threading.Lock()
+        self._news = threading.Event()  # somebody new sleeps, or the store closes
+        self._running = False
+        self._closed = False
+
+    def add(self, sleeper: Sleeper) -> None:
+        """Ring this one when its key changes."""
+        self.sleepers.add(sleeper)
+        with self._lock:
+            if not self._running and not self._closed:
+                self._running = True
+                threading.Thread(target=self._run, name="holdfast-watch", daemon=True).start()
+        self._news.set()
+
+    def discard(self, sleeper: Sleeper) -> None:
+        """No longer."""
+        self.sleepers.discard(sleeper)
+
+    def close(self) -> None:
+        """End the thread, and let everyone look for themselves."""
+        self._closed = True
+        self._news.set()
+        self.sleepers.wake_all()
+
+    def _run(self) -> None:
+        try:
+            connection = self._connect()
+            try:
+                self._look(connection)
+            finally:
+                connection.close()
+        except HoldfastError:
+            # The sleepers will meet the same trouble, and report it, when they look.
+            self._running = False
+            self.sleepers.wake_all()
+
+    def _look(self, connection: Connection) -> None:
+        seen, nap, idle_s = None, FASTEST_S, 0.0
+        while not self._closed:
+            news = self._news.is_set()
+            self._news.clear()
+            (version,) = connection.run("PRAGMA data_version").fetchone()
+            if news or version != seen:
+                seen, nap = version, FASTEST_S
+                self._ring_changed(connection)
+            if self.sleepers.keys():
+                idle_s = 0.0
+            elif (idle_s := idle_s + nap) > LINGER_S and self._stop():
+                return
+            self._news.wait(nap)
+            nap = min(nap * SLOWING, SLOWEST_S)
+
+    def _stop(self) -> bool:
+        with self._lock:
+            if self.sleepers.keys():
+                return False
+            self._running = False
+            return True
+
+    def _ring_changed(self, connection: Connection) -> None:
+        for key in self.sleepers.keys():
+            row = connection.run(SQL["turn"], key).fetchone()
+            version, turn = row if row is not None else (None, None)
+            for sleeper in self.sleepers.sleepers(key):
+                if sleeper.mark is not None:
+                    changed = sleeper.mark != (turn,)
+                else:
+                    changed = version != sleeper.version
+                    sleeper.mark = (turn,)
+                if changed:
+                    sleeper.ring()

@@ -1,0 +1,72 @@
+"""Store URLs: parsed once, and never shown with their secrets."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from msgspec import Struct
+
+from holdfast.errors import BadURL
+
+_SECRET = re.compile(r"password|passwd|pwd|secret|token|key|credential|signature|sig$", re.I)
+_USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
+_QUERY_VALUE = re.compile(r"([?&;])([^=&\s]+)=([^&\s]*)")
+
+
+class StoreURL(Struct, frozen=True, repr_omit_defaults=True):
+    """A store's address in its parts."""
+
+    scheme: str
+    text: str
+    host: str = ""
+    port: int | None = None
+    user: str | None = None
+    password: str | None = None
+    path: str = ""
+    options: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"StoreURL({redact(self.text)!r})"
+
+    __str__ = __repr__
+
+
+def parse(text: str) -> StoreURL:
+    """Take a URL apart, or say what is wrong with it."""
+    scheme, colon, _ = text.partition(":")
+    if not colon or not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9+.-]*", scheme):
+        raise BadURL(
+            f"{redact(text)!r} is not a store URL: it starts with a scheme, as in "
+            f"sqlite:///var/lib/app/locks.db"
+        )
+    try:
+        parts = urlsplit(text)
+        return StoreURL(
+            scheme=scheme.lower(),
+            text=text,
+            host=parts.hostname or "",
+            port=parts.port,
+            user=_unquoted(parts.username),
+            password=_unquoted(parts.password),
+            path=unquote(parts.path),
+            options=dict(parse_qsl(parts.query, keep_blank_values=True)),
+        )
+    except ValueError as exc:
+        raise BadURL(f"{redact(text)!r} is not a store URL: {exc}") from None
+
+
+def _unquoted(text: str | None) -> str | None:
+    return None if text is None else unquote(text)
+
+
+def redact(text: Any) -> str:
+    """A URL, or a message with URLs in it, without user info and secret options."""
+    shown = _USERINFO.sub("***@", str(text))
+    return _QUERY_VALUE.sub(_redact_option, shown)
+
+
+def _redact_option(match: re.Match[str]) -> str:
+    before, name, value = match.groups()
+    return f"{before}{name}={'***' if _SECRET.search(name) else value}"

@@ -1,0 +1,436 @@
+"""The blocking face: `holdfast.connect()`, `Locks`, `Lease`. `aio` is its mirror."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar
+
+from holdfast import clock
+from holdfast.client import PATIENCE, Client, logger
+from holdfast.core.acquiring import acquire_all_steps, acquire_steps
+from holdfast.core.effects import Steps
+from holdfast.core.events import Event, Evicted, StoreTrouble
+from holdfast.core.holds import Attempt, Hold
+from holdfast.core.listing import list_steps, purge_steps, show_steps
+from holdfast.core.steps import enter_steps, evict_steps, offer_steps, release_steps, renew_steps
+from holdfast.errors import Busy, HoldfastError, LeaseLost, UsageError
+from holdfast.guards import Guarded, OnBusy, Within
+from holdfast.leases import LeaseBase, LeasesBase
+from holdfast.options import Seconds, check_key, check_retention
+from holdfast.places import DEFAULT, Place, open_place
+from holdfast.stores.base import Store
+from holdfast.views import HolderInfo, LockInfo, holder_info, lock_info
+from holdfast.wants import Want, check_wants
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def connect(
+    url: Place = DEFAULT,
+    *,
+    owner: str | None = None,
+    ttl: Seconds = 30.0,
+    store_patience: Seconds = 60.0,
+    beats_per_second: float | None = None,
+    on_event: Callable[[Event], None] | None = None,
+    **store_options: Any,
+) -> Locks:
+    """Open the locks of a store.
+
+    url               which store; without it $HOLDFAST_URL, or else an SQLite file of this
+                      user on this machine. None switches locking off.
+    owner             who you are, for people; by default host and process id
+    ttl               how long a lease outlives a holder that died, unless told otherwise
+    store_patience    for how long a store in trouble is tried again by those who wait
+    beats_per_second  a cap on renewals, for stores that charge for them
+    on_event          is called with every event, in whatever thread it happens
+    """
+    store = open_place(url, store_options)
+    return Locks(
+        store,
+        owner=owner,
+        ttl=ttl,
+        store_patience=store_patience,
+        beats_per_second=beats_per_second,
+        on_event=on_event,
+    )
+
+
+class Lease(LeaseBase[threading.Event]):
+    """A lock that is ours for now. Use it in a `with` block, or call `release()`.
+
+    If the block ends well but the lease was lost on the way, `LeaseLost` is raised at its
+    end; an exception of the block itself is never replaced.
+    """
+
+    __slots__ = ()
+
+    def renew(self) -> None:
+        """Renew it now; `LeaseLost` if it is gone. The keeper does this by itself."""
+        client, hold = self._client, self._hold
+        client.check_usable()
+        client.check_held(hold)
+        try:
+            client.driver.run(renew_steps(client.witness, hold))
+        except LeaseLost as lost:
+            client.keeper.lose(hold, str(lost))
+            raise
+
+    def release(self) -> bool:
+        """Give it back. False: there was nothing (left) to give back. May be repeated.
+
+        If the store cannot be reached for a while this raises, and the ttl frees the lock.
+        """
+        client, hold = self._client, self._hold
+        attempt = client.begin_release(hold)
+        if attempt is None:
+            return False
+        try:
+            freed = client.driver.run(
+                release_steps(client.witness, attempt, clock.monotonic() + PATIENCE)
+            )
+        except HoldfastError:
+            raise
+        except BaseException:
+            client.driver.undo((attempt,))
+            raise
+        client.finish_release(hold, freed)
+        return freed
+
+    def hand_over(self, *, ttl: Seconds | None = None) -> str:
+        """Give it up for whoever brings the returned ticket to `take()`, with a new fence.
+
+        It is no longer ours from here on, whatever happens. If nobody comes within `ttl`
+        (by default the lease's own), the lock is free.
+        """
+        client, hold = self._client, self._hold
+        attempt, ticket = client.begin_hand_over(hold, ttl)
+        try:
+            client.driver.run(offer_steps(client.witness, attempt, clock.monotonic() + PATIENCE))
+        except BaseException:
+            client.driver.undo((attempt,))
+            raise
+        client.ended(hold, "Handed over")
+        return ticket
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.release()
+        except HoldfastError as trouble:
+            # The work was protected to its end; only the lock stays until its ttl.
+            self._client.emit(StoreTrouble(self.key, str(trouble), "release"))
+        if exc_type is None and self._hold.state == "lost":
+            self.check()
+
+    def _new_event(self) -> threading.Event:
+        return threading.Event()
+
+    def _set_event(self, event: threading.Event) -> None:
+        event.set()
+
+    def _call(self, callback: Callable[..., Any]) -> None:
+        self._client.callbacks.submit(functools.partial(_call_back, callback, self))
+
+
+def _call_back(callback: Callable[[Lease], Any], lease: Lease) -> None:
+    try:
+        callback(lease)
+    except Exception:
+        logger.exception("A callback of the lease on %s failed", lease.key)
+
+
+class Leases(LeasesBase[Lease]):
+    """Several leases, acquired together: a sequence in the order in which they were asked
+    for, and a context manager that releases them all. `leases["key"]` works too."""
+
+    def release(self) -> None:
+        """Give them all back."""
+        _release_each(self._leases)
+
+    def __enter__(self) -> Leases:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._exit_each(exc_type)
+
+    def _exit_each(self, exc_type: type[BaseException] | None) -> None:
+        trouble: HoldfastError | None = None
+        for lease in reversed(self._leases):
+            try:
+                lease.__exit__(exc_type, None, None)
+            except LeaseLost as lost:
+                trouble = lost
+        if trouble is not None:
+            raise trouble
+
+
+def _release_each(leases: Sequence[Lease]) -> None:
+    """Release all, though one fails; the first failure is raised at the end."""
+    trouble: HoldfastError | None = None
+    for lease in reversed(leases):
+        try:
+            lease.release()
+        except HoldfastError as exc:
+            trouble = trouble or exc
+    if trouble is not None:
+        raise trouble
+
+
+class Locks:
+    """The locks of one store. Safe to use from many threads; not across a fork."""
+
+    def __init__(self, store: Store, **options: Any) -> None:
+        self._client = Client(store, **options)
+        self._client.make_lease = functools.partial(Lease, self._client)
+
+    def __repr__(self) -> str:
+        return f"<Locks on {self._client.facts.name} as {self._client.owner!r}>"
+
+    @property
+    def facts(self) -> Any:
+        """What the store is and is not."""
+        return self._client.facts
+
+    # --- acquire ----------------------------------------------------------------------------
+
+    def acquire(
+        self,
+        key: str,
+        *,
+        ttl: Seconds | None = None,
+        timeout: Seconds | None = None,
+        mode: str | None = None,
+        limit: int | None = None,
+        fair: bool | None = None,
+        owner: str | None = None,
+        note: dict[str, Any] | None = None,
+        keep: bool = True,
+        max_hold: Seconds | None = None,
+    ) -> Lease:
+        """Get the lock, and wait for it if need be.
+
+        ttl       how long it outlives this process; it is renewed while this process lives
+        timeout   how long to wait (None: as long as it takes), then `AcquireTimeout`
+        mode      `exclusive`, or `shared` with other shared ones
+        limit     instead of a mode: be one of so many
+        fair      queue at once (True), after a moment (None) or never (False)
+        owner     who you are, for people
+        note      a small dict for people and programs who look at the lock
+        keep      renew in the background; without it, the lease just runs out
+        max_hold  stop renewing after this long
+        """
+        client = self._client
+        attempt = client.claim(key, ttl, mode, limit, owner, note)
+        terms = client.terms(timeout, fair, keep, max_hold)
+        return self._enter(attempt, acquire_steps(client.witness, attempt, terms), "Acquired")
+
+    def try_acquire(
+        self,
+        key: str,
+        *,
+        ttl: Seconds | None = None,
+        mode: str | None = None,
+        limit: int | None = None,
+        owner: str | None = None,
+        note: dict[str, Any] | None = None,
+        keep: bool = True,
+        max_hold: Seconds | None = None,
+    ) -> Lease | None:
+        """Get the lock if it is free now; None if it is not. Never waits."""
+        try:
+            return self.acquire(
+                key, ttl=ttl, timeout=0, mode=mode, limit=limit,
+                owner=owner, note=note, keep=keep, max_hold=max_hold,
+            )  # fmt: skip
+        except Busy:
+            return None
+
+    def acquire_all(
+        self,
+        wants: Iterable[str | Want],
+        *,
+        ttl: Seconds | None = None,
+        timeout: Seconds | None = None,
+        fair: bool | None = None,
+        owner: str | None = None,
+        note: dict[str, Any] | None = None,
+        keep: bool = True,
+        max_hold: Seconds | None = None,
+    ) -> Leases:
+        """Get several locks, all or none; keys, or `Want`s with a mode of their own.
+
+        Everyone gets them in the same order, whatever the order here, so that two parties
+        who want the same locks never wait for each other in a circle.
+        """
+        client = self._client
+        attempts = [
+            client.claim(want.key, ttl, want.mode, want.limit, owner, note)
+            for want in check_wants(wants)
+        ]
+        terms = client.terms(timeout, fair, keep, max_hold)
+        try:
+            client.driver.run(acquire_all_steps(client.witness, attempts, terms))
+            return Leases([client.adopted(attempt) for attempt in attempts])
+        except BaseException:
+            client.disown(attempts)
+            client.driver.undo(attempts)
+            raise
+
+    def join(self, ticket: str, *, keep: bool = True, max_hold: Seconds | None = None) -> Lease:
+        """Keep a lease alive together with the party who gave the ticket (`share()`)."""
+        client = self._client
+        attempt, may_release = client.joining(ticket)
+        care = client.care(keep, max_hold, may_release)
+        until = clock.monotonic() + PATIENCE
+        return self._enter(attempt, enter_steps(client.witness, attempt, care, until), "Joined")
+
+    def take(
+        self,
+        ticket: str,
+        *,
+        ttl: Seconds | None = None,
+        owner: str | None = None,
+        note: dict[str, Any] | None = None,
+        keep: bool = True,
+        max_hold: Seconds | None = None,
+    ) -> Lease:
+        """Become the holder of a lease that was handed over, with a new fence."""
+        client = self._client
+        attempt = client.taking(ticket, owner, ttl, note)
+        care = client.care(keep, max_hold)
+        until = clock.monotonic() + PATIENCE
+        return self._enter(attempt, enter_steps(client.witness, attempt, care, until), "Took over")
+
+    def _enter(self, attempt: Attempt, steps: Steps[Hold], how: str) -> Lease:
+        client = self._client
+        try:
+            hold = client.driver.run(steps)
+            lease: Lease = client.adopt(hold, how)
+            return lease
+        except BaseException:
+            client.driver.undo((attempt,))
+            raise
+
+    def guard(
+        self, key: str, *, busy: OnBusy = "wait", **options: Any
+    ) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
+        """Run a function under a lock whose key is made from its arguments.
+
+        When the lock is taken: `skip` returns None at once, `raise` raises `Busy`, `wait`
+        waits. Other options are those of `acquire`.
+        """
+
+        def decorate(function: Callable[P, R]) -> Callable[P, R | None]:
+            if inspect.iscoroutinefunction(function):
+                raise UsageError("This is an async function: guard it with holdfast.aio's locks.")
+            guarded = Guarded(function, key, busy)
+            patience = {} if busy == "wait" else {"timeout": 0}
+
+            @functools.wraps(function)
+            def run(*args: P.args, **kwargs: P.kwargs) -> R | None:
+                name = guarded.key(args, kwargs)
+                try:
+                    lease = self.acquire(name, **{**options, **patience})
+                except Busy:
+                    if busy != "skip":
+                        raise
+                    logger.warning("Skipping %s: lock %s is taken", function.__qualname__, name)
+                    return None
+                with lease, Within(lease):
+                    return function(*args, **kwargs)
+
+            return run
+
+        return decorate
+
+    # --- look and rule ----------------------------------------------------------------------
+
+    def show(self, key: str) -> LockInfo:
+        """Who holds a lock and who waits for it."""
+        client = self._client
+        client.check_usable()
+        check_key(key, client.facts.max_key_bytes)
+        return lock_info(client.driver.run(show_steps(client.witness, key)))
+
+    def list(self, prefix: str = "", *, free: bool = False) -> Iterator[LockInfo]:
+        """The locks whose keys start with a prefix, page by page; `free` ones too if asked."""
+        client = self._client
+        cursor = None
+        while True:
+            client.check_usable()
+            page = client.driver.run(list_steps(client.witness, prefix, cursor))
+            for seen in page.locks:
+                info = lock_info(seen)
+                if free or info.waiters or not info.free:
+                    yield info
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    def holders(self, prefix: str = "") -> Iterator[HolderInfo]:
+        """Everyone who holds a lock whose key starts with a prefix, page by page."""
+        for info in self.list(prefix):
+            yield from info.holders
+
+    def evict(self, key: str, *, fence: int | None = None) -> tuple[HolderInfo, ...]:
+        """Throw out who holds a lock (or only the holder with this fence).
+
+        They learn it at their next beat; until then only the fence tells them apart.
+        """
+        client = self._client
+        client.check_usable()
+        check_key(key, client.facts.max_key_bytes)
+        until = clock.monotonic() + PATIENCE
+        evicted = client.driver.run(evict_steps(client.witness, key, fence, until))
+        client.emit(Evicted(key, evicted.holders))
+        return tuple(holder_info(key, holder, None, 0) for holder in evicted.holders)
+
+    def purge(self, prefix: str = "", *, older_than: Seconds = 24 * 3600.0) -> int:
+        """Drop the records of locks that nobody has used for a while; how many they were."""
+        client = self._client
+        retention = check_retention(older_than)
+        dropped, cursor = 0, None
+        while True:
+            client.check_usable()
+            page = client.driver.run(purge_steps(client.witness, prefix, cursor, retention))
+            dropped += page.dropped
+            cursor = page.cursor
+            if cursor is None:
+                return dropped
+
+    # --- life -------------------------------------------------------------------------------
+
+    def setup(self) -> None:
+        """Create what the store needs. Harmless to repeat."""
+        self._client.check_usable()
+        self._client.store.setup()
+
+    def close(self) -> None:
+        """Let go of the store. Leases that are still held are lost to this client; their
+        locks stay until the ttl, because whatever they protect may still be under way."""
+        if self._client.close():
+            self._client.store.close()
+
+    def __enter__(self) -> Locks:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

@@ -1,0 +1,32 @@
+"""What `acquire_all` takes: keys, or keys with a mode of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from holdfast.errors import BadOption
+
+
+class Want(Struct, frozen=True):
+    """One of several locks to be acquired together: `Want("db://a", mode="shared")`."""
+
+    key: str
+    mode: str | None = None
+    limit: int | None = None
+
+
+def check_wants(wants: Iterable[str | Want]) -> list[Want]:
+    """All wants, each key once."""
+    if isinstance(wants, str):
+        raise BadOption("acquire_all takes a list of keys; for one key there is acquire().")
+    checked = [want if isinstance(want, Want) else Want(want) for want in wants]
+    if not checked:
+        raise BadOption("acquire_all needs at least one key.")
+    seen: set[str] = set()
+    for want in checked:
+        if want.key in seen:
+            raise BadOption(f"acquire_all was given {want.key!r} twice.")
+        seen.add(want.key)
+    return checked
