@@ -32,6 +32,8 @@ def check_key(key: Any, max_bytes: int) -> str:
         size = len(key) if key.isascii() else len(key.encode())
     except UnicodeEncodeError:
         raise BadKey("A key must be text that UTF-8 can hold; this has a lone surrogate.") from None
+    if "\0" in key:
+        raise BadKey("A key cannot have a NUL character in it: not every store can hold one.")
     if size > max_bytes:
         raise BadKey(
             f"This key has {size} bytes and {max_bytes} are the most: use a digest of it "

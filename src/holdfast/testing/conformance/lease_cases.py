@@ -1,0 +1,617 @@
+"""What every store must give its users: the lock, as the faces show it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from holdfast.core.contract import Conflict
+from holdfast.errors import (
+    AcquireTimeout,
+    BadTicket,
+    Busy,
+    ClientClosed,
+    CorruptRecord,
+    LeaseLost,
+    LimitMismatch,
+    TicketRefused,
+)
+from holdfast.testing.conformance.world import World, case
+from holdfast.wants import Want
+
+
+async def listed(items: Any) -> list[Any]:
+    """All of a listing."""
+    return [item async for item in items]
+
+
+async def refused(locks: Any, key: str, **options: Any) -> None:
+    """Check that somebody else holds this."""
+    assert await locks.try_acquire(key, **options) is None
+
+
+# --- one holder -----------------------------------------------------------------------------
+
+
+@case
+async def exclusive_excludes(world: World) -> None:
+    """While one holds, nobody else gets in, from the same client or another."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    async with a.acquire(key) as lease:
+        assert lease.held
+        await refused(a, key)
+        await refused(b, key)
+        await refused(b, key, mode="shared")
+        await refused(b, key, limit=5)
+    assert not lease.held
+    async with b.acquire(key, timeout=0) as other:
+        assert other.fence > lease.fence
+
+
+@case
+async def busy_says_who(world: World) -> None:
+    """A refused claim and one that timed out say who is in the way."""
+    a, b, key = world.locks("alice"), world.locks("bob"), world.key()
+    async with a.acquire(key):
+        for timeout, kind in ((0, Busy), (0.1, AcquireTimeout)):
+            try:
+                await b.acquire(key, timeout=timeout)
+            except Busy as busy:
+                assert type(busy) is kind
+                assert "alice" in str(busy)
+                assert [holder.owner for holder in busy.holders] == ["alice"]
+            else:
+                raise AssertionError("two holders")
+
+
+@case
+async def readers_share(world: World) -> None:
+    """Shared leases go together; an exclusive one waits for the last of them."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    one = await a.acquire(key, mode="shared")
+    two = await b.acquire(key, mode="shared", timeout=0)
+    await refused(b, key)
+    await one.release()
+    await refused(a, key)
+    await two.release()
+    async with a.acquire(key, timeout=0):
+        await refused(b, key, mode="shared")
+
+
+@case
+async def permits_are_counted(world: World) -> None:
+    """As many hold at once as there are permits, and no more."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    held = [await (a, b)[i % 2].acquire(key, limit=3, timeout=0) for i in range(3)]
+    await refused(a, key, limit=3)
+    await refused(a, key)
+    assert len({lease.fence for lease in held}) == 3
+    await held[1].release()
+    held[1] = await b.acquire(key, limit=3, timeout=0)
+    await refused(a, key, limit=3)
+    for lease in held:
+        await lease.release()
+
+
+@case
+async def limits_must_agree(world: World) -> None:
+    """A claim that counts to another number than the holders is a mistake, and says so."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    async with a.acquire(key, limit=3):
+        try:
+            await b.acquire(key, limit=4, timeout=5)
+        except LimitMismatch as mismatch:
+            assert "3" in str(mismatch)
+        else:
+            raise AssertionError("counted to two limits")
+    async with b.acquire(key, limit=4, timeout=0):
+        pass
+
+
+@case
+async def many_at_once_lose_nothing(world: World) -> None:
+    """Clients who count up a number under the lock lose no count."""
+    key, number, inside = world.key(), [0], [0]
+
+    async def work(locks: Any) -> None:
+        for _ in range(5):
+            async with locks.acquire(key, ttl=max(10, world.ttl)):
+                inside[0] += 1
+                assert inside[0] == 1
+                read = number[0]
+                await asyncio.sleep(0.001)
+                number[0] = read + 1
+                inside[0] -= 1
+
+    await asyncio.gather(*(work(world.locks(f"w{i}")) for i in range(4)))
+    assert number == [20]
+
+
+# --- time -----------------------------------------------------------------------------------
+
+
+@case
+async def dead_holder_is_succeeded(world: World) -> None:
+    """A lease that nobody renews runs out, and a waiter gets in with a larger fence."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    dead = await a.acquire(key, keep=False)
+    async with asyncio.timeout(world.ttl * 5 + 10):
+        heir = await b.acquire(key)
+    assert not dead.held
+    assert heir.held
+    assert heir.fence > dead.fence
+    await heir.release()
+
+
+@case
+async def keeper_keeps(world: World) -> None:
+    """A lease outlives its ttl while its holder lives."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    async with a.acquire(key) as lease:
+        await world.expire()
+        await world.expire()
+        assert lease.held
+        assert 0 < lease.remaining() <= world.ttl
+        await refused(b, key)
+
+
+@case
+async def loss_is_told(world: World) -> None:
+    """A lease that runs out says so by itself, and stays lost."""
+    a, key = world.locks("a"), world.key()
+    lease = await a.acquire(key, keep=False)
+    told: list[Any] = []
+    lease.on_lost(told.append)
+    await world.until(lease.lost.is_set, world.ttl * 3 + 10)
+    assert not lease.held
+    assert lease.remaining() == 0
+    await world.until(lambda: told)
+    for call in (lease.check, lease.share):
+        try:
+            call()
+        except LeaseLost as lost:
+            assert lost.key == key
+        else:
+            raise AssertionError("a lost lease was used")
+    try:
+        await lease.renew()
+    except LeaseLost:
+        pass
+    else:
+        raise AssertionError("a lost lease came back")
+    assert await lease.release() is False
+
+
+@case
+async def renew_extends(world: World) -> None:
+    """Renewing by hand does what the keeper does."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    lease = await a.acquire(key, keep=False)
+    for _ in range(4):
+        await world.pass_time(world.ttl / 3)
+        await lease.renew()
+    assert lease.remaining() > world.ttl / 2
+    await refused(b, key)
+    await lease.release()
+
+
+@case
+async def max_hold_ends_renewal(world: World) -> None:
+    """A lease with a `max_hold` is renewed no longer than that."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    lease = await a.acquire(key, max_hold=world.ttl / 2)
+    async with asyncio.timeout(world.ttl * 5 + 10):
+        async with b.acquire(key):
+            assert not lease.held
+    await world.until(lease.lost.is_set)
+
+
+@case
+async def loss_in_a_block_is_raised_at_its_end(world: World) -> None:
+    """A block that ends well under a lost lease raises; one that failed keeps its error."""
+    a, key = world.locks("a"), world.key()
+    try:
+        async with a.acquire(key) as lease:
+            await a.evict(key)
+            await world.until(lease.lost.is_set, world.ttl * 3 + 10)
+    except LeaseLost:
+        pass
+    else:
+        raise AssertionError("the loss was kept quiet")
+    try:
+        async with a.acquire(key) as lease:
+            await a.evict(key)
+            raise ZeroDivisionError
+    except ZeroDivisionError:
+        pass
+
+
+# --- release --------------------------------------------------------------------------------
+
+
+@case
+async def release_may_be_repeated(world: World) -> None:
+    """Releasing twice is harmless, also when somebody else has it by then."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    lease = await a.acquire(key)
+    assert await lease.release() is True
+    async with b.acquire(key, timeout=0):
+        assert await lease.release() is False
+        await refused(a, key)
+
+
+@case
+async def late_release_frees_nobody_else(world: World) -> None:
+    """Who lost a lease and releases it late does not free its successor's."""
+    a, b, c, key = world.locks("a"), world.locks("b"), world.locks("c"), world.key()
+    await a.evict(key)
+    late = await a.acquire(key, ttl=max(20, world.ttl * 20))
+    await b.evict(key)
+    async with b.acquire(key, timeout=0) as heir:
+        assert await late.release() is False
+        await refused(c, key)
+        assert heir.held
+
+
+@case
+async def waiter_gets_it_on_release(world: World) -> None:
+    """A waiter gets in soon after the release, without waiting for the ttl."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    lease = await a.acquire(key, ttl=300)
+    waiting = asyncio.ensure_future(_get(b, key, ttl=300))
+    await world.pass_time(0.2)
+    assert not waiting.done()
+    await lease.release()
+    async with asyncio.timeout(20):
+        await (await waiting).release()
+
+
+async def _get(locks: Any, key: str, **options: Any) -> Any:
+    return await locks.acquire(key, **options)
+
+
+# --- the queue ------------------------------------------------------------------------------
+
+
+@case
+async def queue_is_first_come_first_served(world: World) -> None:
+    """Fair claims get in in the order in which they came."""
+    holder, key, order = world.locks("holder"), world.key(), list[int]()
+    lease = await holder.acquire(key, ttl=60)
+    clients = [world.locks(f"w{i}") for i in range(4)]
+
+    async def wait_turn(number: int) -> None:
+        async with clients[number].acquire(key, fair=True, ttl=60):
+            order.append(number)
+
+    waiting = []
+    for number in range(4):
+        waiting.append(asyncio.ensure_future(wait_turn(number)))
+        await _until_queued(world, holder, key, number + 1)
+    assert [w.owner for w in (await holder.show(key)).waiters] == ["w0", "w1", "w2", "w3"]
+    await refused(world.locks("late"), key)
+    await lease.release()
+    async with asyncio.timeout(60):
+        await asyncio.gather(*waiting)
+    assert order == [0, 1, 2, 3]
+
+
+async def _until_queued(world: World, locks: Any, key: str, count: int) -> None:
+    async with asyncio.timeout(20):
+        while len((await locks.show(key)).waiters) < count:
+            await world.pass_time(0.02)
+
+
+@case
+async def writer_is_not_starved(world: World) -> None:
+    """Readers who come after a waiting writer wait behind it."""
+    a, b, key = world.locks("reader"), world.locks("writer"), world.key()
+    reader = await a.acquire(key, mode="shared", ttl=60)
+    waiting = asyncio.ensure_future(_get(b, key, fair=True, ttl=60))
+    await _until_queued(world, a, key, 1)
+    await refused(a, key, mode="shared")
+    await reader.release()
+    async with asyncio.timeout(20):
+        writer = await waiting
+    await refused(a, key, mode="shared")
+    await writer.release()
+    async with a.acquire(key, mode="shared", timeout=0):
+        pass
+
+
+@case
+async def waiter_who_gives_up_leaves_the_queue(world: World) -> None:
+    """A queued claim that times out leaves no place behind."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    lease = await a.acquire(key, ttl=60)
+    try:
+        await b.acquire(key, fair=True, timeout=0.2, ttl=60)
+    except AcquireTimeout:
+        pass
+    assert (await a.show(key)).waiters == ()
+    await lease.release()
+    async with a.acquire(key, timeout=0):
+        pass
+
+
+@case
+async def dead_waiter_drops_out(world: World) -> None:
+    """A queued claim whose client vanished holds nobody up for longer than its ttl."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    lease = await a.acquire(key, ttl=60)
+    store = world.store()
+    from holdfast.core.records import Waiter
+
+    for _ in range(50):
+        entry = store.load(key)
+        at = entry.now.latest if entry.now is not None else 0
+        expires_at = at + round(world.ttl * 1e6) if at else 0
+        dead = Waiter("ghost", "ghost", "exclusive", round(world.ttl * 1e6), at, expires_at, "x")
+        from msgspec.structs import replace
+
+        outcome = store.swap(key, entry.version, replace(entry.record, queue=(dead,)))
+        if not isinstance(outcome, Conflict):
+            break
+    await lease.release()
+    await refused(b, key)
+    async with asyncio.timeout(world.ttl * 5 + 20):
+        async with b.acquire(key):
+            pass
+
+
+@case
+async def holder_learns_that_it_is_wanted(world: World) -> None:
+    """Who waits in the queue is known to the holder at its next beat."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    lease = await a.acquire(key)
+    told: list[Any] = []
+    lease.on_wanted(told.append)
+    assert lease.wanted == ()
+    waiting = asyncio.ensure_future(_get(b, key, fair=True, owner="the full refresh"))
+    await world.until(lambda: told, world.ttl * 3 + 10)
+    assert [waiter.owner for waiter in lease.wanted] == ["the full refresh"]
+    await lease.release()
+    async with asyncio.timeout(20):
+        await (await waiting).release()
+
+
+# --- many keys ------------------------------------------------------------------------------
+
+
+@case
+async def all_or_none(world: World) -> None:
+    """Several keys are acquired together; if one is taken, none is kept."""
+    a, b = world.locks("a"), world.locks("b")
+    keys = [world.key(name) for name in "cab"]
+    async with a.acquire_all([keys[0], Want(keys[1], mode="shared"), keys[2]]) as leases:
+        assert [lease.key for lease in leases] == keys
+        assert leases[keys[1]].mode == "shared"
+        async with b.acquire(keys[1], mode="shared", timeout=0):
+            pass
+        for key in keys:
+            await refused(b, key)
+    async with b.acquire(keys[0], timeout=0):
+        try:
+            await a.acquire_all(keys, timeout=0.1)
+        except AcquireTimeout:
+            pass
+        else:
+            raise AssertionError("got a taken lock")
+        for key in keys[1:]:
+            async with b.acquire(key, timeout=0):
+                pass
+
+
+@case
+async def all_in_any_order_never_deadlocks(world: World) -> None:
+    """Clients who name the same keys in opposite orders both get them."""
+    keys = [world.key(name) for name in "abc"]
+
+    async def work(locks: Any, order: list[str]) -> None:
+        for _ in range(5):
+            async with locks.acquire_all(order, ttl=max(10, world.ttl)):
+                await asyncio.sleep(0)
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(
+            work(world.locks("a"), keys), work(world.locks("b"), list(reversed(keys)))
+        )
+
+
+# --- two parties ----------------------------------------------------------------------------
+
+
+@case
+async def shared_ticket_keeps_alive(world: World) -> None:
+    """A joined party keeps the lease alive when the first one is gone."""
+    a, b, c, key = world.locks("a"), world.locks("b"), world.locks("c"), world.key()
+    first = await a.acquire(key, keep=False)
+    joined = await b.join(first.share())
+    assert (joined.key, joined.fence, joined.owner) == (key, first.fence, "a")
+    await world.expire()
+    await world.expire()
+    assert joined.held
+    assert not first.held
+    await refused(c, key)
+    assert await joined.release() is False
+    await refused(c, key)
+
+
+@case
+async def joined_party_releases_only_by_right(world: World) -> None:
+    """A release by a joined party with that right ends the lease for both."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    first = await a.acquire(key)
+    joined = await b.join(first.share(release=True))
+    assert await joined.release() is True
+    await world.until(first.lost.is_set, world.ttl * 3 + 10)
+    async with b.acquire(key, timeout=0) as heir:
+        assert await first.release() is False
+        assert heir.held
+
+
+@case
+async def hand_over_gives_a_new_fence(world: World) -> None:
+    """The next party takes the lease over; nobody gets between, and the fence grows."""
+    a, b, c, key = world.locks("a"), world.locks("b"), world.locks("c"), world.key()
+    first = await a.acquire(key, note={"step": 1})
+    ticket = await first.hand_over()
+    assert not first.held
+    assert await first.release() is False
+    await refused(c, key)
+    second = await b.take(ticket)
+    assert second.fence > first.fence
+    assert second.owner == "b"
+    assert second.note == {"step": 1}
+    await refused(c, key)
+    await world.expire()
+    assert second.held
+    assert await second.release() is True
+
+
+@case
+async def ticket_works_once(world: World) -> None:
+    """A hand-over ticket that was used, or whose time is over, is refused."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    ticket = await (await a.acquire(key)).hand_over()
+    await b.take(ticket)
+    await _refused_ticket(b.take(ticket))
+    await b.evict(key)
+    expired = await (await a.acquire(key)).hand_over()
+    await world.expire()
+    await _refused_ticket(b.take(expired))
+    released = await a.acquire(key, timeout=world.ttl * 3)
+    ticket = released.share()
+    await released.release()
+    await _refused_ticket(b.join(ticket))
+
+
+async def _refused_ticket(using: Any) -> None:
+    try:
+        await using
+    except TicketRefused:
+        return
+    raise AssertionError("a dead ticket was honoured")
+
+
+@case
+async def bad_tickets_are_told(world: World) -> None:
+    """What is no ticket, or one of the other kind, is a mistake that says so."""
+    a, key = world.locks("a"), world.key()
+    lease = await a.acquire(key)
+    share = lease.share()
+    for use, ticket in ((a.join, share[:-3]), (a.join, "x"), (a.take, share), (a.take, "")):
+        try:
+            await use(ticket)
+        except BadTicket:
+            continue
+        raise AssertionError("a bad ticket was honoured")
+    await lease.release()
+
+
+# --- look and rule --------------------------------------------------------------------------
+
+
+@case
+async def listing_shows_holders_and_waiters(world: World) -> None:
+    """Holders, waiters and notes can be seen, by prefix and by key."""
+    a, b = world.locks("a"), world.locks("b")
+    held = [await a.acquire(world.key(f"x{i}"), note={"run": i}) for i in range(3)]
+    other = await b.acquire(world.key("y"), limit=2)
+    found = await listed(b.holders(world.key("x")))
+    assert [holder.key for holder in found] == [lease.key for lease in held]
+    assert [holder.fence for holder in found] == [lease.fence for lease in held]
+    assert [holder.note for holder in found] == [{"run": 0}, {"run": 1}, {"run": 2}]
+    assert {holder.owner for holder in found} == {"a"}
+    for lease in (*held, other):
+        await lease.release()
+    assert await listed(b.list(world.key(""))) == []
+    assert len(await listed(b.list(world.key(""), free=True))) == 4
+    shown = await b.show(world.key("x1"))
+    assert shown.free
+    assert shown.fence >= held[1].fence
+
+
+@case
+async def listing_shows_no_dead_holder(world: World) -> None:
+    """Who has run out is not shown as holding."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    await a.acquire(key, keep=False)
+    await b.show(key)
+    await world.expire()
+    assert (await b.show(key)).free
+    assert await listed(b.holders(key)) == []
+
+
+@case
+async def eviction_is_told_and_fenced(world: World) -> None:
+    """An operator throws the holder out; it learns it, and the next fence is larger."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    lease = await a.acquire(key)
+    assert await b.evict(key, fence=lease.fence + 1) == ()
+    assert lease.held
+    (evicted,) = await b.evict(key, fence=lease.fence)
+    assert evicted.owner == "a"
+    assert (await b.show(key)).fence > lease.fence
+    async with b.acquire(key, timeout=0) as heir:
+        assert heir.fence > lease.fence
+        await world.until(lease.lost.is_set, world.ttl * 3 + 10)
+        assert await b.evict(world.key("unused")) == ()
+
+
+@case
+async def corrupt_record_is_left_alone(world: World) -> None:
+    """A record that cannot be read stops everyone with an error, until it is evicted."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    async with a.acquire(key) as before:
+        pass
+    world.target.corrupt(key)
+    for use in (b.acquire(key), b.show(key), world.locks("c").acquire(key, timeout=0)):
+        try:
+            await use
+        except CorruptRecord as corrupt:
+            assert corrupt.key == key
+            assert "evict" in str(corrupt)
+        else:
+            raise AssertionError("a corrupt record was used")
+    (shown,) = await listed(b.list(key))
+    assert shown.fault
+    await b.evict(key)
+    async with b.acquire(key, timeout=0) as after:
+        if world.facts.clock != "observed":
+            assert after.fence > before.fence
+
+
+@case
+async def fence_grows_when_the_record_was_dropped(world: World) -> None:
+    """The fence goes on growing after its record is gone."""
+    if world.facts.clock == "observed":
+        return
+    locks, store, key, fences = world.locks("a"), world.store(), world.key(), []
+    for _ in range(3):
+        async with world.locks("fresh").acquire(key) as lease:
+            fences.append(lease.fence)
+        entry = store.load(key)
+        assert not isinstance(store.swap(key, entry.version, None), Conflict)
+        async with locks.acquire(key) as lease:
+            fences.append(lease.fence)
+    assert fences == sorted(set(fences))
+
+
+@case
+async def closed_client_says_so(world: World) -> None:
+    """A closed client refuses to work; its leases are lost to it, but not free."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    lease = await a.acquire(key, ttl=60)
+    await a.close()
+    await a.close()
+    assert not lease.held
+    assert lease.lost.is_set() or world.face == "async"
+    assert await lease.release() is False
+    try:
+        await a.acquire(key)
+    except ClientClosed:
+        pass
+    else:
+        raise AssertionError("a closed client worked")
+    await refused(b, key)

@@ -1,0 +1,292 @@
+"""What every store must do with records, whatever they mean."""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast.core.commands import ANYONE
+from holdfast.core.contract import Conflict, Swapped
+from holdfast.core.effects import Swap
+from holdfast.core.records import EMPTY, SECOND, Holder, Record, Waiter
+from holdfast.testing.conformance.world import World, case
+
+
+def record(fence: int, beat: str = "b") -> Record:
+    """A record with everything in it."""
+    holder = Holder("token", fence, "ówner", "counted", 5 * SECOND, 1, 2, beat, 3, {"a": [1, "é"]})
+    waiter = Waiter("other", "w", "shared", SECOND, 4, 5, beat)
+    return Record(fence, (holder,), (waiter,), updated_at=6, freed="gone")
+
+
+@case
+async def missing_record_is_empty(world: World) -> None:
+    """A key that was never used has an empty record and no version."""
+    entry = await world.raw().load(world.key())
+    assert entry.record == EMPTY
+    assert entry.version is None
+    assert entry.fault is None
+
+
+@case
+async def record_comes_back_as_written(world: World) -> None:
+    """A written record is read back equal, by another client too."""
+    one, two, key = world.raw(), world.raw(), world.key()
+    swapped = await one.swap(key, None, record(7))
+    assert isinstance(swapped, Swapped)
+    for store in (one, two):
+        entry = await store.load(key)
+        assert entry.record == record(7)
+        assert entry.version == swapped.version
+
+
+@case
+async def swap_needs_the_version(world: World) -> None:
+    """A swap with another version is a conflict that shows what is there."""
+    store, key = world.raw(), world.key()
+    first = await store.swap(key, None, record(1))
+    second = await store.swap(key, first.version, record(2))
+    assert isinstance(second, Swapped)
+    for stale in (None, first.version):
+        outcome = await store.swap(key, stale, record(3))
+        assert isinstance(outcome, Conflict)
+        assert outcome.entry.record == record(2)
+        assert outcome.entry.version == second.version
+
+
+@case
+async def swap_on_a_missing_record_conflicts(world: World) -> None:
+    """A swap whose record was dropped is a conflict that shows nothing."""
+    store, key = world.raw(), world.key()
+    first = await store.swap(key, None, record(1))
+    assert isinstance(await store.swap(key, first.version, None), Swapped)
+    outcome = await store.swap(key, first.version, record(2))
+    assert isinstance(outcome, Conflict)
+    assert outcome.entry.version is None
+    assert outcome.entry.record == EMPTY
+
+
+@case
+async def delete_needs_the_version(world: World) -> None:
+    """A record is dropped only in the version that was seen."""
+    store, key = world.raw(), world.key()
+    first = await store.swap(key, None, record(1))
+    second = await store.swap(key, first.version, record(2))
+    assert isinstance(await store.swap(key, first.version, None), Conflict)
+    assert isinstance(await store.swap(key, second.version, None), Swapped)
+    assert (await store.load(key)).version is None
+
+
+@case
+async def versions_never_repeat(world: World) -> None:
+    """A version from before a deletion is worth nothing after it, with equal content too."""
+    store, key = world.raw(), world.key()
+    seen = []
+    for turn in range(3):
+        created = await store.swap(key, None, record(1, f"c{turn}"))
+        changed = await store.swap(key, created.version, record(1, f"d{turn}"))
+        seen += [created.version, changed.version]
+        for stale in seen[:-1]:
+            assert isinstance(await store.swap(key, stale, record(9)), Conflict)
+        await store.swap(key, changed.version, None)
+    assert len(set(seen)) == len(seen)
+
+
+EXACT_KEYS = (
+    "a", "A", "a ", " a", "a\t", "a\n", "é", "e\u0301", "ß", "ss", "ı", "i", "%", "a%b", "_", "a_b",
+    "a/b", "a//b", "../a", ".", "..", "a:b", "{a}", "{b}", "a*", "a?", "[a]", "'", '"', "\\", "\\a",
+    "a;b", "名前", "🔒", "\u200b", "a\u200b", "NULL", "0", "00", "1e3",
+)  # fmt: skip
+
+
+@case
+async def keys_are_exact(world: World) -> None:
+    """Keys that look alike are different locks."""
+    store = world.raw()
+    for number, name in enumerate(EXACT_KEYS, 1):
+        assert isinstance(await store.swap(world.key(name), None, Record(number)), Swapped), name
+    for number, name in enumerate(EXACT_KEYS, 1):
+        assert (await store.load(world.key(name))).record.fence == number, name
+
+
+@case
+async def longest_key_fits(world: World) -> None:
+    """A key may have as many bytes as the facts say; all of them count."""
+    store = world.raw()
+    room = world.facts.max_key_bytes - len(world.key(""))
+    long = world.key("é" * (room // 2) + "x" * (room % 2))
+    other = long[:-1] + "y"
+    assert isinstance(await store.swap(long, None, Record(1)), Swapped)
+    assert isinstance(await store.swap(other, None, Record(2)), Swapped)
+    assert (await store.load(long)).record.fence == 1
+    assert (await store.load(other)).record.fence == 2
+
+
+@case
+async def one_creates(world: World) -> None:
+    """Of many who create a record at once, one succeeds, and the others see its record."""
+    stores, key = [world.raw() for _ in range(4)], world.key()
+    tries = [stores[i % 4].swap(key, None, record(i + 1)) for i in range(16)]
+    outcomes = await asyncio.gather(*tries)
+    winners = [i + 1 for i, outcome in enumerate(outcomes) if isinstance(outcome, Swapped)]
+    assert len(winners) == 1
+    for outcome in outcomes:
+        if isinstance(outcome, Conflict):
+            assert outcome.entry.record.fence == winners[0]
+
+
+@case
+async def no_swap_is_lost(world: World) -> None:
+    """Many who count up one record with swaps lose no count."""
+    key = world.key()
+
+    async def count(times: int) -> None:
+        store = world.raw()
+        entry = await store.load(key)
+        while times:
+            outcome = await store.swap(key, entry.version, Record(entry.record.fence + 1))
+            if isinstance(outcome, Swapped):
+                times -= 1
+                entry = await store.load(key)
+            else:
+                entry = outcome.entry
+
+    await asyncio.gather(*(count(10) for _ in range(4)))
+    assert (await world.raw().load(key)).record.fence == 40
+
+
+@case
+async def clock_is_as_the_facts_say(world: World) -> None:
+    """Readings come with every reply, have the doubt that was stated, and go forward."""
+    store, key = world.raw(), world.key()
+    readings = [(await store.load(key)).now]
+    swapped = await store.swap(key, None, record(1))
+    readings += [swapped.now, (await store.swap(key, None, record(1))).entry.now]
+    if world.facts.clock == "observed":
+        assert readings == [None, None, None]
+        return
+    for now in readings:
+        assert now.earliest <= now.latest <= now.earliest + world.facts.clock_doubt
+    await world.pass_time(0.05)
+    readings.append((await store.load(key)).now)
+    latest = [now.latest for now in readings]
+    assert latest == sorted(latest)
+    assert latest[-1] > 1_500_000_000 * SECOND
+
+
+@case
+async def scan_is_paged_in_order(world: World) -> None:
+    """A listing comes in pages, in the order of the keys, each key once."""
+    store = world.raw()
+    names = sorted(world.key(f"{i:02d}") for i in range(25))
+    for number, key in enumerate(names):
+        await store.swap(key, None, Record(number))
+    seen, cursor, pages = [], None, 0
+    while True:
+        page = await store.scan(world.key(""), cursor, 10)
+        assert len(page.entries) <= 10
+        seen += [(key, entry.record.fence) for key, entry in page.entries]
+        pages, cursor = pages + 1, page.cursor
+        if cursor is None:
+            break
+    assert seen == [(key, number) for number, key in enumerate(names)]
+    assert pages >= 3
+
+
+@case
+async def scan_takes_the_prefix_literally(world: World) -> None:
+    """Wildcards, cases and accents in a prefix mean themselves."""
+    store = world.raw()
+    for name in ("%a", "xa", "_b", "xb", "A1", "a1", "é1", "e1", "[a-z]", "b", "*c"):
+        await store.swap(world.key(name), None, Record(1))
+    for prefix, expected in {
+        "%": "%a",
+        "_": "_b",
+        "A": "A1",
+        "é": "é1",
+        "[": "[a-z]",
+        "*": "*c",
+    }.items():
+        page = await store.scan(world.key(prefix), None, 10)
+        assert [key for key, _ in page.entries] == [world.key(expected)], prefix
+
+
+@case
+async def scanned_versions_can_be_swapped(world: World) -> None:
+    """What a listing shows is good for a swap."""
+    store, key = world.raw(), world.key()
+    await store.swap(key, None, record(1))
+    page = await store.scan(key, None, 10)
+    ((_, entry),) = page.entries
+    assert isinstance(await store.swap(key, entry.version, None), Swapped)
+
+
+@case
+async def wait_ends_by_itself(world: World) -> None:
+    """Waiting for a key that does not change ends after the time given."""
+    store, key = world.raw(), world.key()
+    swapped = await store.swap(key, None, record(1))
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    async with asyncio.timeout(20):
+        await store.wait(key, swapped.version, "t", 100_000)
+    assert loop.time() - started >= 0.05
+
+
+@case
+async def wait_sees_an_earlier_change(world: World) -> None:
+    """Waiting with a version that is no longer there returns at once."""
+    store, key = world.raw(), world.key()
+    first = await store.swap(key, None, record(1))
+    await store.swap(key, first.version, record(2), ANYONE)
+    async with asyncio.timeout(20):
+        await store.wait(key, first.version, "t", 60 * SECOND)
+
+
+@case
+async def wait_sees_a_change_by_another(world: World) -> None:
+    """Waiting returns early when another client lets somebody in."""
+    one, two, key = world.raw(), world.raw(), world.key()
+    first = await one.swap(key, None, record(1))
+    waiting = asyncio.ensure_future(one.wait(key, first.version, "t", 60 * SECOND))
+    await world.pass_time(0.1)
+    assert not waiting.done()
+    await two.swap(key, first.version, record(2), ANYONE)
+    async with asyncio.timeout(20):
+        await waiting
+
+
+@case
+async def many_swaps_have_outcomes_of_their_own(world: World) -> None:
+    """A batch of swaps is answered one by one, in order."""
+    store = world.store()
+    keys = [world.key(f"{i}") for i in range(4)]
+    created = store.swap_many([Swap(key, None, record(1)) for key in keys])
+    assert all(isinstance(outcome, Swapped) for outcome in created)
+    versions = [outcome.version for outcome in created if isinstance(outcome, Swapped)]
+    versions[2] = versions[0] if versions[0] != versions[2] else None
+    mixed = store.swap_many(
+        [Swap(key, version, record(2)) for key, version in zip(keys, versions, strict=True)]
+    )
+    assert [type(outcome) for outcome in mixed] == [Swapped, Swapped, Conflict, Swapped]
+
+
+@case
+async def corrupt_record_is_a_fault(world: World) -> None:
+    """What cannot be read is reported as such, in a load and in a listing; its version works."""
+    store, key = world.raw(), world.key()
+    await store.swap(key, None, record(1))
+    world.target.corrupt(key)
+    entry = await store.load(key)
+    assert entry.fault
+    page = await store.scan(key, None, 10)
+    assert [bool(found.fault) for _, found in page.entries] == [True]
+    assert isinstance(await store.swap(key, entry.version, record(2)), Swapped)
+
+
+@case
+async def setup_may_be_repeated(world: World) -> None:
+    """Setting a store up again, by several at once, changes nothing."""
+    stores, key = [world.raw() for _ in range(3)], world.key()
+    await stores[0].swap(key, None, record(1))
+    await asyncio.gather(*(store.setup() for store in stores))
+    assert (await stores[1].load(key)).record == record(1)

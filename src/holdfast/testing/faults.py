@@ -1,0 +1,109 @@
+"""A store that fails on cue: the next calls go wrong just as they are told to.
+
+For failures drawn at random from a seed there is `ChaosStore`; this one is for a test that
+wants one certain thing to happen.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+
+from holdfast.core.commands import NOBODY, Command, Wake
+from holdfast.core.contract import Applied, Entry, Page, Version
+from holdfast.core.records import Micros, Record
+from holdfast.errors import OutcomeUnknown, Unavailable
+from holdfast.stores.base import Outcome, Store
+from holdfast.stores.url import StoreURL
+
+R = TypeVar("R")
+
+Fault = Literal[
+    "fine",  # as if nothing were wrong
+    "lose request",  # it never arrives, and nobody says so
+    "lose reply",  # it is carried out, and nobody says so
+    "refuse",  # the store says that it did not do it
+    "deliver twice",  # it is carried out twice; the second answer comes back
+    "hang",  # nothing happens until `release_hung()`; then it is carried out
+]
+FAULTS: tuple[Fault, ...] = (
+    "fine",
+    "lose request",
+    "lose reply",
+    "refuse",
+    "deliver twice",
+    "hang",
+)
+
+
+class FaultyStore(Store):
+    """Wraps a store. `plan(...)` says what happens to the next loads, swaps and commands."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.facts = store.facts
+        self._planned: deque[Fault] = deque()
+        self._always: Fault = "fine"
+        self._released = threading.Event()
+        self._lock = threading.Lock()
+        self.calls: list[str] = []
+
+    @classmethod
+    def from_url(cls, url: StoreURL, **options: Any) -> FaultyStore:
+        """It is made around an open store, never from a URL."""
+        raise NotImplementedError
+
+    def plan(self, *faults: Fault, then: Fault = "fine") -> None:
+        """These happen to the next calls, one each; `then` to all that follow."""
+        with self._lock:
+            self._planned = deque(faults)
+            self._always = then
+            self._released.clear()
+
+    def release_hung(self) -> None:
+        """Let go on whatever hangs."""
+        self._released.set()
+
+    def load(self, key: str) -> Entry:
+        return self._do("load", lambda: self._store.load(key))
+
+    def swap(
+        self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
+    ) -> Outcome:
+        return self._do("swap", lambda: self._store.swap(key, version, record, wake))
+
+    def apply(self, key: str, command: Command, beat: str) -> Applied:
+        return self._do("apply", lambda: self._store.apply(key, command, beat))
+
+    def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
+        return self._store.scan(prefix, cursor, limit)
+
+    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
+        self._store.wait(key, version, token, at_most)
+
+    def setup(self) -> None:
+        self._store.setup()
+
+    def close(self) -> None:
+        self._released.set()
+        self._store.close()
+
+    def abandon(self) -> None:
+        self._store.abandon()
+
+    def _do(self, name: str, call: Callable[[], R]) -> R:
+        with self._lock:
+            fault = self._planned.popleft() if self._planned else self._always
+            self.calls.append(name)
+        if fault == "refuse":
+            raise Unavailable(f"Refused on purpose: {name}.")
+        if fault == "lose request":
+            raise OutcomeUnknown(f"The request was lost on purpose: {name}.")
+        if fault == "hang":
+            self._released.wait()
+        answer = call()
+        if fault == "lose reply":
+            raise OutcomeUnknown(f"The reply was lost on purpose: {name}.")
+        return call() if fault == "deliver twice" else answer
