@@ -1,0 +1,4 @@
+"""For our tests and for yours.
+
+`holdfast.testing.sim` runs the protocol in a simulated world from a seed.
+"""
