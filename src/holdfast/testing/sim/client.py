@@ -100,6 +100,12 @@ class SimClient:
         """The true time at which the own clock has advanced by this much."""
         return self.clock.reaches(self.now() + duration)
 
+    def trouble_until(self, *times: int) -> int:
+        """Something is wrong until the last of these times; which one that is."""
+        last = max(times)
+        self.last_trouble = max(self.last_trouble, last)
+        return last
+
     @property
     def impeded_until(self) -> int:
         """Until when the watch could not do its work."""

@@ -30,6 +30,11 @@ class StoreKind:
         return SECOND if self.clock in ("seconds", "patchy") else 0
 
     @property
+    def always_tells_time(self) -> bool:
+        """Whether every reply has a reading of its clock."""
+        return self.clock in ("exact", "seconds")
+
+    @property
     def facts(self) -> Facts:
         """The same as a store would say it to the core."""
         source: ClockSource = "observed" if self.clock == "none" else "store"

@@ -6,8 +6,9 @@ a belief depends on what was done to it, and the ledger keeps that as narrowly a
 
  1. *Revoked*: another party freed, handed on or evicted this grant. That party's word ends
     it in the store at once, and its believer learns it at its next beat. In between,
-    exclusion by belief is not promised; the fence is. It starts when the write lands, and
-    it concerns those believers only who did not ask for it.
+    exclusion by belief is not promised; the fence is. It starts when the write lands
+    (which may be before the believer has heard of its grant), and it concerns those
+    believers only who did not ask for it.
  2. *Shaken*: a failover took back a write of this token.
 
 A *ghost* is a token of which a write landed after its sender had given up on it: it may
@@ -86,6 +87,7 @@ class Ledger:
         self.beliefs: dict[str, list[Belief]] = {}
         self.shaken: set[str] = set()
         self.ghosts: set[str] = set()
+        self._ended_by: dict[str, Op] = {}  # grants that somebody's word has ended
         self.landed_at: dict[tuple[str, str], int] = {}  # by token and beat
         for checker in checkers:
             checker.world = world
@@ -111,6 +113,8 @@ class Ledger:
     def begun(self, belief: Belief) -> None:
         """A party was given a lease."""
         self.beliefs.setdefault(belief.hold.key, []).append(belief)
+        ended_by = self._ended_by.get(belief.hold.token, belief.op)
+        belief.revoked = ended_by is not belief.op
         for hook in self._hooks["begun"]:
             hook(belief)
 
@@ -178,6 +182,7 @@ class Ledger:
     def _revoke(self, key: str, token: str, op: Op) -> None:
         if op.kind != "evict" and token not in op.tokens:
             return
+        self._ended_by[token] = op
         for belief in self.on(key):
             if belief.hold.token == token and not (belief.client is op.client and op.ends(belief)):
                 belief.revoked = True

@@ -82,16 +82,14 @@ class Nemesis:
 
     def _pause(self, rng: Random, label: str) -> None:
         client = self._victim(rng)
-        client.paused_until = self._world.t + self._world.pause_length(rng)
-        client.last_trouble = client.paused_until
+        client.paused_until = client.trouble_until(self._until(rng), client.paused_until)
         self._world.note(client, f"{label} pause until", client.paused_until)
 
     def _partition(self, rng: Random, label: str) -> None:
-        until = self._world.t + self._world.pause_length(rng)
+        until = self._until(rng)
         for client in self._world.clients:
             if rng.random() < 0.5:
-                client.cut_until = until
-                client.last_trouble = until
+                client.cut_until = client.trouble_until(until, client.cut_until)
                 self._world.note(client, f"{label} cut off until", until)
 
     def _clock_jump(self, rng: Random, label: str) -> None:
@@ -101,9 +99,11 @@ class Nemesis:
 
     def _starve(self, rng: Random, label: str) -> None:
         client = self._victim(rng)
-        client.starved_until = self._world.t + self._world.pause_length(rng)
-        client.last_trouble = client.starved_until
+        client.starved_until = client.trouble_until(self._until(rng), client.starved_until)
         self._world.note(client, f"{label} keeper starved until", client.starved_until)
+
+    def _until(self, rng: Random) -> int:
+        return self._world.t + self._world.pause_length(rng)
 
     def _victim(self, rng: Random) -> SimClient:
         clients = self._world.clients

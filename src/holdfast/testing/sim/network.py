@@ -67,6 +67,8 @@ class Network:
         fate = self._fate(rng.random()) if self._worst else ""
         request = Request(process, effect, fate, t + self._plan.request_timeout)
         world.note(client, "sends", effect)
+        if fate:
+            client.trouble_until(request.gives_up_at)
         if client.cut_until > t or fate == "request-lost":
             if rng.random() < 0.3:
                 self._settle(
@@ -158,11 +160,11 @@ class Network:
     ) -> None:
         if not request.settled:
             request.settled = True
+            request.process.client.trouble_until(t)
             request.process.client.at(t, self._tell, request, answer, trouble)
 
     def _tell(self, request: Request, answer: Any, trouble: HoldfastError | None) -> None:
         process = request.process
-        process.client.last_trouble = self._world.t
         self._world.note(process.client, "fails", trouble)
         process.wake(request.epoch, answer, trouble)
 

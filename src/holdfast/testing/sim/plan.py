@@ -104,8 +104,15 @@ class Plan:
     @property
     def clock_reach(self) -> Micros:
         """How far ahead of the store's clock a client's upper bound for it can be: the
-        longest trip that is not given up, the doubt of the clock, and a carried reading."""
-        return self.request_timeout + self.kind.doubt + 700_000
+        longest trip that is not given up, the doubt of the clock, a carried reading, and a
+        thread that stands still between its own clock and the request."""
+        stall = self.longest_stall if self.preempts else 0
+        return self.request_timeout + self.kind.doubt + 700_000 + stall
+
+    @property
+    def longest_stall(self) -> Micros:
+        """For how long a client or a thread stands still at most."""
+        return self.longest_ttl * 5 // 2
 
 
 def make_plan(options: Options) -> Plan:

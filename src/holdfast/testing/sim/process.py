@@ -107,12 +107,13 @@ class Process:
             world.effects += 1
             if op.cancel_in:
                 op.cancel_in -= 1
-                if not op.cancel_in and self._cancelled(effect):
+                if not op.cancel_in and op.interruptible and self._cancelled(effect):
                     return
             if kind is Now:
                 answer = client.clock.at(world.t)
                 if world.preempts and op.rng.random() < world.preempts:
-                    client.at(world.t + world.pause_length(op.rng), self.wake, self.epoch, answer)
+                    until = client.trouble_until(world.t + world.pause_length(op.rng))
+                    client.at(until, self.wake, self.epoch, answer)
                     return
             elif kind is Draw:
                 answer = op.draw(effect.size)

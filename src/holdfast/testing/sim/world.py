@@ -128,7 +128,7 @@ class World:
 
     def pause_length(self, rng: Random) -> int:
         """For how long something stands still: often for longer than a ttl."""
-        return int(rng.random() * 2.5 * self.plan.longest_ttl)
+        return int(rng.random() * self.plan.longest_stall)
 
     # --- the run ------------------------------------------------------------------------------
 

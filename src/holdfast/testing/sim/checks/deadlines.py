@@ -2,7 +2,7 @@
 
 Looked at from inside, whenever a party begins or goes on to believe: at the moment at
 which its own clock reaches its deadline, nobody who looks at the record may yet find it
-dead. By the store's clock, that is its `expires_at`; where the record was written without
+dead. By the store's clock, that is its `expires_at`; where somebody may have to judge without
 a clock, the soonest is a ttl after it landed, by the fastest clock there can be.
 
 This sees a wrong deadline at once, without waiting for a rival to come at the one moment
@@ -37,10 +37,11 @@ class Deadlines(Checker):
         if holder is None or hold.state != "held":
             return  # how it went is for `tokens` to judge
         last = belief.client.clock.reaches(hold.deadline) - 1
+        short = 0
         if holder.expires_at:
             short = world.store.clock.at(last) - holder.expires_at
-        else:
+        if not holder.expires_at or not world.plan.kind.always_tells_time:
             landed_at = world.ledger.landed_at[holder.token, holder.beat]
-            short = last - landed_at - holder.ttl * PPM // FASTEST_PPM
+            short = max(short, last - landed_at - holder.ttl * PPM // FASTEST_PPM)
         if short > 0:
             raise self.broken(f"{belief} believes {short} µs longer than its record lasts")

@@ -50,8 +50,8 @@ class Leaks(Checker):
 
     def _probe(self, number: int, key: str) -> None:
         world = self.world
-        client = world.newcomer()
-        op = Op(client, f"newcomer{number}", "probe", stream(world.options.seed, _PROBE), world.t)
+        client, rng = world.newcomer(), stream(world.options.seed, _PROBE, number)
+        op = Op(client, f"newcomer{number}", "probe", rng, world.t)
 
         def script() -> Script[None]:
             attempt = claim(op, key, world.plan.longest_ttl, "exclusive", None)

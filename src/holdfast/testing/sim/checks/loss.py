@@ -44,7 +44,7 @@ class LossIsTold(Checker):
         hold, client, t = belief.hold, belief.client, self.world.t
         if hold.state != "held" or client.dead:
             return
-        free_since = client.impeded_until + AT_ONCE
+        free_since = max(client.impeded_until, belief.since) + AT_ONCE
         if t > max(client.clock.reaches(hold.deadline) + AT_ONCE, free_since):
             raise self.broken(f"the deadline of {belief} has passed, and nobody was told")
         danger_at = client.clock.reaches(hold.renewed + 2 * hold.ttl // 3) + AT_ONCE

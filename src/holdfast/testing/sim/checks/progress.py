@@ -23,7 +23,7 @@ def wait_for_the_dead(plan: Plan) -> Micros:
 def bound(plan: Plan, under_way: int) -> Micros:
     """Within what time everything must be over."""
     turn = plan.longest_ttl + LOOK_AGAIN_UNQUEUED + 10 * (plan.latency + plan.jitter)
-    trouble = plan.request_timeout + LONGEST_PAUSE + plan.longest_ttl * 5 // 2
+    trouble = plan.request_timeout + LONGEST_PAUSE + plan.longest_stall
     return wait_for_the_dead(plan) + trouble + (under_way + 1) * turn
 
 

@@ -22,8 +22,10 @@ def run_out(
     party: Holder | Waiter, store: StoreModel, landed_at: dict[tuple[str, str], int], t: int
 ) -> bool:
     """Whether anybody could rightly find this party dead at true time `t`."""
-    if party.expires_at:
-        return store.clock.at(t) > party.expires_at
+    if party.expires_at and store.clock.at(t) > party.expires_at:
+        return True
+    if party.expires_at and store.kind.always_tells_time:
+        return False
     silent = t - landed_at.get((party.token, party.beat), t)
     return silent >= party.ttl * PPM // FASTEST_PPM
 
