@@ -11,7 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from holdfast.core.commands import Claim, Command, Free, Granted, Offer, Take
-from holdfast.core.records import Holder, Micros, Mode, Note, Waiter
+from holdfast.core.records import Holder, Micros, Mode, Note, Record, Waiter
 from holdfast.core.validity import deadline
 
 State = Literal["held", "lost", "released", "handed over"]
@@ -109,6 +109,11 @@ class Attempt:
         self.touched = False  # something of ours may be in the store
         self.unsettled = False  # the outcome of the last write is not known
         self.doubted = False  # the outcome of some write was not known
+
+    def shows_in(self, record: Record) -> bool:
+        """Whether a write of ours landed after all: something below us sent it twice."""
+        parties: tuple[Holder | Waiter, ...] = (*record.holders, *record.queue)
+        return any(party.beat in self.sent for party in parties)
 
     def leftovers(self) -> tuple[str, ...]:
         """The tokens under which this may have left something in the store."""

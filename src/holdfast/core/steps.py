@@ -145,7 +145,7 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             witness.read_clock(outcome.now, now)
             witness.wrote(key, View(decision.record, outcome.version, outcome.now, got))
             return Answer(decision.verdict, outcome.version, outcome.now, got)
-        attempt.touched = touched_before
+        attempt.touched = touched_before or attempt.shows_in(outcome.entry.record)
         witness.forget(key)
         view, proven = _view(witness, key, outcome.entry, now, got), True
         now = got

@@ -1,0 +1,71 @@
+"""What the simulator has found in the core, each as the shortest way to see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from holdfast.core.acquiring import Terms, acquire_steps
+from holdfast.core.commands import Claim, Granted
+from holdfast.core.contract import Conflict, Entry, exactly
+from holdfast.core.effects import Draw, Effect, Load, Now, Steps, Swap
+from holdfast.core.holds import Attempt, Care, Hold
+from holdfast.core.records import EMPTY, SECOND, Holder, Record, last_used
+from holdfast.core.witness import Witness
+from holdfast.testing.sim.kinds import KINDS
+
+R = TypeVar("R")
+TTL = 10 * SECOND
+
+
+def play(steps: Steps[R], answer: Callable[[Effect], Any]) -> R:
+    """Run steps to the end with these answers."""
+    reply = None
+    while True:
+        try:
+            effect = steps.send(reply)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        reply = answer(effect)
+
+
+def granted() -> Hold:
+    """A hold that was asked for at 0 on the own clock."""
+    holder = Holder("t", 1, "me", "exclusive", TTL, 0, TTL, "b")
+    return Hold("k", Granted(holder), 0, Care())
+
+
+def test_a_write_that_was_sent_twice_below_us_is_known_to_be_ours() -> None:
+    """A conflict that shows our own beat is a grant, and an interrupt must undo it."""
+    landed: list[Record] = []
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, Load):
+            return Entry(EMPTY, None, exactly(SECOND))
+        if isinstance(effect, Swap):
+            assert effect.record is not None
+            landed.append(effect.record)
+            return Conflict(Entry(effect.record, 1, exactly(SECOND)))
+        return {Now: 0, Draw: "b1"}.get(type(effect))
+
+    attempt = Attempt("k", Claim("t", "me", "exclusive", TTL))
+    hold = play(acquire_steps(Witness(KINDS["server"].facts), attempt, Terms()), answer)
+    assert hold.token == "t"
+    assert len(landed) == 1
+    assert attempt.leftovers() == ("t",)
+
+
+def test_a_lease_that_was_seen_to_be_over_is_not_renewed() -> None:
+    """A beat whose thread stood still after it had read its clock comes too late."""
+    hold = granted()
+    read_before_the_stall = hold.deadline - 1
+    assert hold.valid(read_before_the_stall)
+    assert not hold.valid(hold.deadline)
+    assert not hold.valid(read_before_the_stall)
+    hold.extend(Holder("t", 1, "me", "exclusive", TTL, 0, TTL, "b2"), hold.deadline - 2)
+    assert not hold.valid(hold.deadline + 1)
+
+
+def test_a_record_is_not_dropped_before_the_clock_has_passed_its_fence() -> None:
+    """A fence can be ahead of the clock: its writer was slow between clock and request."""
+    assert last_used(Record(fence=9 * SECOND, updated_at=SECOND)) >= 9 * SECOND
