@@ -37,6 +37,7 @@ class Hold:
         "fence",
         "keep",
         "key",
+        "lapsed",
         "limit",
         "max_hold",
         "may_release",
@@ -70,12 +71,16 @@ class Hold:
         self.max_hold = care.max_hold
         self.may_release = care.may_release
         self.waited: Micros = 0  # how long the claim had to wait for it
+        self.lapsed = False  # somebody saw that its deadline had passed
         self.state: State = "held"
         self.why = ""
 
     def valid(self, now: Micros) -> bool:
-        """Whether this is surely ours at this moment."""
-        return self.state == "held" and now < self.deadline
+        """Whether this is surely ours at this moment. Once it is not, it never is again:
+        not even by a renewal whose thread stood still between its clock and this."""
+        if now >= self.deadline:
+            self.lapsed = True
+        return self.state == "held" and not self.lapsed
 
     def extend(self, holder: Holder, sent: Micros) -> None:
         """A renewal that was sent at this moment went through."""
