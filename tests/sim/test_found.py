@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from holdfast.core.acquiring import Terms, acquire_steps
 from holdfast.core.commands import Claim, Granted
-from holdfast.core.contract import Conflict, Entry, exactly
+from holdfast.core.contract import Conflict, Entry, Interval, exactly
 from holdfast.core.effects import Draw, Effect, Load, Now, Steps, Swap
 from holdfast.core.holds import Attempt, Care, Hold
 from holdfast.core.records import EMPTY, SECOND, Holder, Record, last_used
@@ -69,3 +69,12 @@ def test_a_lease_that_was_seen_to_be_over_is_not_renewed() -> None:
 def test_a_record_is_not_dropped_before_the_clock_has_passed_its_fence() -> None:
     """A fence can be ahead of the clock: its writer was slow between clock and request."""
     assert last_used(Record(fence=9 * SECOND, updated_at=SECOND)) >= 9 * SECOND
+
+
+def test_a_waiter_does_not_ask_a_slow_clock_again_and_again() -> None:
+    """A clock of whole seconds shows nothing new for a while: there is no use in asking."""
+    witness = Witness(KINDS["seconds"].facts)
+    second = Interval(7 * SECOND, 8 * SECOND - 1)
+    just_over = Holder("t", 1, "me", "exclusive", TTL, 0, 7 * SECOND, "b")
+    assert witness.dead_from("k", just_over, second, 0) >= SECOND // 5
+    assert witness.dead_from("k", just_over, exactly(7 * SECOND), 0) < SECOND // 100
