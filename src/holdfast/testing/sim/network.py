@@ -64,6 +64,7 @@ class Network:
         """Send a request; its process will be woken with the answer, or with an error."""
         world, client, rng = self._world, process.client, process.op.rng
         t = world.t
+        process.op.requests += 1
         fate = self._fate(rng.random()) if self._worst else ""
         request = Request(process, effect, fate, t + self._plan.request_timeout)
         world.note(client, "sends", effect)

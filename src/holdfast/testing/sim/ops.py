@@ -17,7 +17,7 @@ class Op:
 
     __slots__ = (
         "attempts", "cancel_in", "cleaned", "client", "ending", "got", "interruptible",
-        "kind", "label", "outcome", "rng", "started", "tokens",
+        "kind", "label", "outcome", "requests", "rng", "started", "tokens",
     )  # fmt: skip
 
     def __init__(self, client: SimClient, label: str, kind: str, rng: Random, t: int) -> None:
@@ -26,6 +26,7 @@ class Op:
         self.kind = kind
         self.rng = rng
         self.started = t
+        self.requests = 0
         self.tokens: set[str] = set()  # what it may write about
         self.attempts: list[Attempt] = []
         self.ending: Hold | None = None  # the hold that it gives up

@@ -9,6 +9,7 @@ from holdfast.testing.sim.checks.keeping import Keeping
 from holdfast.testing.sim.checks.leaks import Leaks
 from holdfast.testing.sim.checks.loss import LossIsTold, LostStaysLost
 from holdfast.testing.sim.checks.overlap import Overlap
+from holdfast.testing.sim.checks.patience import Patience
 from holdfast.testing.sim.checks.progress import Progress
 from holdfast.testing.sim.checks.queue import Queue
 from holdfast.testing.sim.checks.resource import Resource
@@ -26,6 +27,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     Queue,
     Keeping,
     Resource,
+    Patience,
     Progress,  # the last two carry the world on to its end
     Leaks,
 )
