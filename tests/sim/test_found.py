@@ -7,9 +7,10 @@ from typing import Any, TypeVar
 
 from holdfast.core.acquiring import Terms, acquire_steps
 from holdfast.core.commands import Claim, Granted
-from holdfast.core.contract import Conflict, Entry, Interval, exactly
-from holdfast.core.effects import Draw, Effect, Load, Now, Steps, Swap
+from holdfast.core.contract import Conflict, Entry, Interval, Page, exactly
+from holdfast.core.effects import Draw, Effect, Load, Now, Scan, Steps, Swap
 from holdfast.core.holds import Attempt, Care, Hold
+from holdfast.core.listing import purge_steps
 from holdfast.core.records import EMPTY, SECOND, Holder, Record, last_used
 from holdfast.core.witness import Witness
 from holdfast.testing.sim.kinds import KINDS
@@ -78,3 +79,17 @@ def test_a_waiter_does_not_ask_a_slow_clock_again_and_again() -> None:
     just_over = Holder("t", 1, "me", "exclusive", TTL, 0, 7 * SECOND, "b")
     assert witness.dead_from("k", just_over, second, 0) >= SECOND // 5
     assert witness.dead_from("k", just_over, exactly(7 * SECOND), 0) < SECOND // 100
+
+
+def test_purge_leaves_a_holder_alone_that_was_written_without_a_clock() -> None:
+    """Its record's times are those of some client's wall clock, which may be years behind."""
+    holder = Holder("t", 1, "me", "exclusive", TTL, 0, 0, "b")
+    record = Record(fence=1, holders=(holder,), updated_at=1)
+    page = Page((("k", Entry(record, 1, exactly(10**15))),))
+
+    def answer(effect: Effect) -> Any:
+        assert not isinstance(effect, Swap)
+        return page if isinstance(effect, Scan) else 0
+
+    purged = play(purge_steps(Witness(KINDS["patchy"].facts), "", None, 60 * SECOND), answer)
+    assert purged.dropped == 0
