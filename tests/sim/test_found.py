@@ -7,12 +7,13 @@ from typing import Any, TypeVar
 
 from holdfast.core.acquiring import Terms, acquire_steps
 from holdfast.core.commands import Claim, Granted
-from holdfast.core.contract import Conflict, Entry, Interval, Page, exactly
+from holdfast.core.contract import Conflict, Entry, Interval, Page, Swapped, exactly
 from holdfast.core.effects import Draw, Effect, Load, Now, Scan, Steps, Swap
 from holdfast.core.holds import Attempt, Care, Hold
 from holdfast.core.listing import purge_steps
-from holdfast.core.records import EMPTY, SECOND, Holder, Record, last_used
-from holdfast.core.witness import Witness
+from holdfast.core.records import EMPTY, SECOND, Holder, Record, Waiter, last_used
+from holdfast.core.steps import undo_steps
+from holdfast.core.witness import View, Witness
 from holdfast.testing.sim.kinds import KINDS
 
 R = TypeVar("R")
@@ -93,3 +94,24 @@ def test_purge_leaves_a_holder_alone_that_was_written_without_a_clock() -> None:
 
     purged = play(purge_steps(Witness(KINDS["patchy"].facts), "", None, 60 * SECOND), answer)
     assert purged.dropped == 0
+
+
+def test_a_remembered_record_answers_nothing_by_itself() -> None:
+    """That our token was freed once says nothing of now: it may have claimed again since."""
+    witness = Witness(KINDS["server"].facts)
+    witness.read_clock(exactly(SECOND), 0)
+    witness.wrote("k", View(Record(fence=1, freed="t"), 1, exactly(SECOND), 0))
+    place = Waiter("t", "me", "exclusive", TTL, 0, 5 * SECOND, "b")
+    there = Entry(Record(fence=1, queue=(place,)), 2, exactly(SECOND))
+    written: list[Record | None] = []
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, Swap):
+            written.append(effect.record)
+            return Swapped(3, exactly(SECOND))
+        return {Now: 0, Draw: "b1", Load: there}[type(effect)]
+
+    attempt = Attempt("k", Claim("t", "me", "exclusive", TTL))
+    attempt.touched = True
+    play(undo_steps(witness, (attempt,), SECOND), answer)
+    assert [record and record.queue for record in written] == [()]

@@ -8,7 +8,7 @@ unchanged under threads, asyncio and the simulator. How they work:
  2. After an `OutcomeUnknown` it loads and looks for its own token. Every write has its
     own `beat`; the deadline of a grant is that of the write that landed.
  3. What a client wrote last it remembers, so that the next swap goes without a load. A
-    remembered record is only good for a swap, which proves it; never for a refusal.
+    remembered record is only good for a swap, which proves it; never for an answer.
  4. State is changed between yields only. An interrupt may end a generator at any
     instruction: the attempt remembers what may be in the store, and `undo_steps` takes
     it out. Whoever runs steps with an attempt runs `undo_steps` if they do not succeed.
@@ -120,7 +120,9 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
         beat = yield from Draw(BEAT_BYTES)
         dead = witness.dead(key, view.now, now)
         decision = rules.decide(command, view.record, dead, Stamp(at, beat, clocked))
-        if not proven and not isinstance(decision.verdict, (Granted, Freed)):
+        if not proven and (
+            decision.record is None or not isinstance(decision.verdict, (Granted, Freed))
+        ):
             view = None
             continue
         if decision.record is None:
