@@ -22,7 +22,7 @@ POLL_EVERY = 200_000
 class Request:
     """A request on its way."""
 
-    __slots__ = ("effect", "epoch", "fate", "gives_up_at", "process", "settled")
+    __slots__ = ("effect", "epoch", "fate", "gives_up_at", "process", "ran", "settled")
 
     def __init__(self, process: Process, effect: Any, fate: str, gives_up_at: int) -> None:
         self.process = process
@@ -30,6 +30,7 @@ class Request:
         self.effect = effect
         self.fate = fate
         self.gives_up_at = gives_up_at
+        self.ran = False  # it was carried out at least once
         self.settled = False  # its sender has its answer, or is about to give up
 
     def awaited(self, t: int) -> bool:
@@ -105,6 +106,7 @@ class Network:
             )
             return
         answer = self._store.execute(request.effect, process.op, t, late=not request.awaited(t))
+        request.ran = True
         if request.fate == "unheard":
             request.fate = ""
             return
@@ -138,7 +140,7 @@ class Network:
 
     def _unreachable(self, request: Request) -> None:
         rng = request.process.op.rng
-        if rng.random() < 0.5:
+        if rng.random() < 0.5 and not request.ran:
             again = Unavailable("The store is not there.")
             self._settle(request, self._world.t + self._latency(rng), None, again)
         else:
