@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import pytest
+
 from holdfast.core.acquiring import Terms, acquire_steps
 from holdfast.core.commands import Claim, Granted
 from holdfast.core.contract import Conflict, Entry, Interval, Page, Swapped, exactly
@@ -14,6 +16,7 @@ from holdfast.core.listing import purge_steps
 from holdfast.core.records import EMPTY, SECOND, Holder, Record, Waiter, last_used
 from holdfast.core.steps import undo_steps
 from holdfast.core.witness import View, Witness
+from holdfast.errors import HoldfastError, OutcomeUnknown
 from holdfast.testing.sim.kinds import KINDS
 
 R = TypeVar("R")
@@ -21,14 +24,18 @@ TTL = 10 * SECOND
 
 
 def play(steps: Steps[R], answer: Callable[[Effect], Any]) -> R:
-    """Run steps to the end with these answers."""
-    reply = None
+    """Run steps to the end with these answers, or errors."""
+    reply, trouble = None, None
     while True:
         try:
-            effect = steps.send(reply)
+            effect = steps.send(reply) if trouble is None else steps.throw(trouble)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
-        reply = answer(effect)
+        reply = trouble = None
+        try:
+            reply = answer(effect)
+        except HoldfastError as exc:
+            trouble = exc
 
 
 def granted() -> Hold:
@@ -115,3 +122,20 @@ def test_a_remembered_record_answers_nothing_by_itself() -> None:
     attempt.touched = True
     play(undo_steps(witness, (attempt,), SECOND), answer)
     assert [record and record.queue for record in written] == [()]
+
+
+def test_a_timeout_is_kept_though_no_write_is_ever_answered() -> None:
+    """A store that answers reads and no writes must not hold a caller for ever."""
+    clock = iter(range(0, 1000 * SECOND, SECOND // 2))
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, Swap):
+            raise OutcomeUnknown
+        if isinstance(effect, Now):
+            return next(clock)
+        return {Draw: "b1", Load: Entry(EMPTY, None, exactly(SECOND))}.get(type(effect))
+
+    attempt = Attempt("k", Claim("t", "me", "exclusive", TTL))
+    with pytest.raises(OutcomeUnknown):
+        play(acquire_steps(Witness(KINDS["server"].facts), attempt, Terms(5 * SECOND)), answer)
+    assert next(clock) < 20 * SECOND

@@ -5,7 +5,8 @@ unchanged under threads, asyncio and the simulator. How they work:
 
  1. `apply_steps` carries one command to the end: load, decide, swap. A conflict brings
     the record that is there instead, and the rules are asked again.
- 2. After an `OutcomeUnknown` it loads and looks for its own token. Every write has its
+ 2. After an `OutcomeUnknown` it loads and looks for its own token; after a second one it
+    is for the caller to try again, or to give up in time. Every write has its
     own `beat`; the deadline of a grant is that of the write that landed.
  3. What a client wrote last it remembers, so that the next swap goes without a load. A
     remembered record is only good for a swap, which proves it; never for an answer.
@@ -105,6 +106,7 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
     key = attempt.key
     view = witness.recall(key)
     proven = False  # a view is proven by a reply; a recalled one only by its swap
+    unanswered = False
     conflicts = 0
     while True:
         at = witness.store_time(now)
@@ -135,6 +137,9 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
         except OutcomeUnknown:
             attempt.doubted = True
             witness.forget(key)
+            if unanswered:  # twice in a row: whoever called knows how long to go on
+                raise
+            unanswered = True
             view = None
             now = yield from NOW
             continue
