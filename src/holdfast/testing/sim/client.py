@@ -48,6 +48,7 @@ class SimClient:
         self.cut_until = 0
         self.starved_until = 0
         self.last_trouble = 0
+        self.stood_still_until = 0  # all of it, or one of its threads
         self._beat_rng = stream(world.options.seed, _BEATS, slot, generation)
         self._beats = 0
         self._wakes_at: int | None = None

@@ -26,6 +26,7 @@ class Nemesis:
         self._do = {
             "restart": self._restart,
             "failover": self._failover,
+            "stall": self._stall,
             "crash": self._crash,
             "pause": self._pause,
             "partition": self._partition,
@@ -59,6 +60,15 @@ class Nemesis:
         self._go_down(until)
         self._world.note(None, f"{label} restart until", until)
 
+    def _stall(self, rng: Random, label: str) -> None:
+        """Writes are not answered for a while."""
+        store = self._world.store
+        store.stalled_until = max(store.stalled_until, self._until(rng))
+        store.stalled_writes_are_lost = rng.random() < 0.5
+        for client in self._world.clients:
+            client.trouble_until(store.stalled_until + self._plan.request_timeout)
+        self._world.note(None, f"{label} writes stall until", store.stalled_until)
+
     def _failover(self, rng: Random, label: str) -> None:
         """A replica takes over. It takes longer than any client's view of the clock is
         ahead: so the fence goes on growing although the last writes are gone."""
@@ -83,6 +93,7 @@ class Nemesis:
     def _pause(self, rng: Random, label: str) -> None:
         client = self._victim(rng)
         client.paused_until = client.trouble_until(self._until(rng), client.paused_until)
+        client.stood_still_until = max(client.stood_still_until, client.paused_until)
         self._world.note(client, f"{label} pause until", client.paused_until)
 
     def _partition(self, rng: Random, label: str) -> None:

@@ -100,6 +100,10 @@ class Network:
         if t < self._store.down_until or sent < self._cut:
             self._unreachable(request)
             return
+        stalled = t < self._store.stalled_until and type(request.effect) not in (Load, Scan)
+        if stalled and self._store.stalled_writes_are_lost:
+            self._time_out(request)
+            return
         if request.fate == "error" and rng.random() < 0.5:
             self._settle(
                 request, t + self._latency(rng), None, Unavailable("The store said no.")
@@ -110,7 +114,7 @@ class Network:
         if request.fate == "unheard":
             request.fate = ""
             return
-        if request.fate in ("reply-lost", "error"):
+        if stalled or request.fate in ("reply-lost", "error"):
             self._time_out(request)
             return
         replies_at = t + self._latency(rng)

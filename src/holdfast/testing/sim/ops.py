@@ -16,8 +16,8 @@ class Op:
     """An operation under way, as the checkers know it."""
 
     __slots__ = (
-        "attempts", "cancel_in", "cleaned", "client", "ending", "got", "interruptible",
-        "kind", "label", "outcome", "requests", "rng", "started", "tokens",
+        "attempts", "back_at", "cancel_in", "cleaned", "client", "ending", "got", "interruptible",
+        "kind", "label", "outcome", "requests", "rng", "started", "timeout", "tokens",
     )  # fmt: skip
 
     def __init__(self, client: SimClient, label: str, kind: str, rng: Random, t: int) -> None:
@@ -27,6 +27,8 @@ class Op:
         self.rng = rng
         self.started = t
         self.requests = 0
+        self.timeout: int | None = None  # how long its caller is ready to wait
+        self.back_at = t  # when it came back, before it cleaned up
         self.tokens: set[str] = set()  # what it may write about
         self.attempts: list[Attempt] = []
         self.ending: Hold | None = None  # the hold that it gives up

@@ -16,6 +16,7 @@ Faults of single requests, at most one per request:
 Incidents, from time to time:
 
     restart  partition  crash  pause  clock-jump  starved
+    stall          reads are answered, writes are not; they may be carried out all the same
     failover       (where the store has replicas) the last writes are gone
 
 And everywhere: `reordering` (latencies differ, so requests overtake each other), `cancel`
@@ -33,7 +34,9 @@ from holdfast.testing.sim.clocks import stream
 from holdfast.testing.sim.kinds import KINDS, StoreKind
 
 REQUEST_FAULTS: Final = ("request-lost", "reply-lost", "duplicate", "delay", "error")
-INCIDENTS: Final = ("restart", "partition", "crash", "pause", "clock-jump", "starved", "failover")
+INCIDENTS: Final = (
+    *("restart", "stall", "partition", "crash", "pause", "clock-jump", "starved", "failover"),
+)
 EVERYWHERE: Final = ("reordering", "cancel", "preempt")
 FAULTS: Final = REQUEST_FAULTS + INCIDENTS + EVERYWHERE
 

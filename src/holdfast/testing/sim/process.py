@@ -113,6 +113,7 @@ class Process:
                 answer = client.clock.at(world.t)
                 if world.preempts and op.rng.random() < world.preempts:
                     until = client.trouble_until(world.t + world.pause_length(op.rng))
+                    client.stood_still_until = max(client.stood_still_until, until)
                     client.at(until, self.wake, self.epoch, answer)
                     return
             elif kind is Draw:

@@ -34,6 +34,8 @@ class StoreModel:
         self.clock = clock
         self.t = 0
         self.down_until = 0
+        self.stalled_until = 0  # writes are not answered
+        self.stalled_writes_are_lost = False
         self._rng = rng
         self._ledger = ledger
         self._rows: dict[str, Row] = {}

@@ -57,6 +57,7 @@ def enter(client: SimClient, op: Op, attempt: Attempt, steps: Steps[Hold]) -> Sc
         yield from fail(client, op, trouble, (attempt,))
         return None
     belief = client.adopt(hold, op)
+    op.back_at = client.world.t
     client.world.ledger.op_done(op)
     return belief
 
@@ -72,6 +73,7 @@ def acquire_all(
             client.end(belief.hold, "released", "released")
         yield from fail(client, op, trouble, attempts)
         return []
+    op.back_at = client.world.t
     for attempt in attempts:
         attempt.leftovers()[0]  # the faces find their leases by it
     client.world.ledger.op_done(op)
@@ -83,6 +85,7 @@ def fail(
 ) -> Script[None]:
     """A call did not succeed: take back what it left."""
     op.outcome = trouble
+    op.back_at = client.world.t
     op.interruptible = False
     client.world.note(client, "failed", trouble)
     yield from undo(client, op, attempts)
@@ -261,7 +264,7 @@ def _mode(client: SimClient, op: Op) -> tuple[Mode, int | None]:
 
 def _terms(client: SimClient, op: Op) -> Terms:
     rng, ttl = op.rng, client.world.plan.longest_ttl
-    timeout = rng.choice((0, ttl // 2, 3 * ttl, None))
+    timeout = op.timeout = rng.choice((0, ttl // 2, 3 * ttl, None))
     max_hold = 2 * ttl if rng.random() < 0.1 else None
     care = Care(keep=rng.random() < 0.85, max_hold=max_hold)
     return Terms(timeout, rng.choice((None, None, True, True, False)), 10 * SECOND, care)

@@ -159,6 +159,7 @@ class World:
         self.preempts = 0.0
         self.network.heal()
         self.store.down_until = min(self.store.down_until, self.t)
+        self.store.stalled_until = min(self.store.stalled_until, self.t)
         for client in self.clients:
             client.heal()
         self.note(None, "healed", None)
