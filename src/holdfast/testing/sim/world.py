@@ -28,7 +28,7 @@ from holdfast.testing.sim.ledger import Belief, Landing, Ledger
 from holdfast.testing.sim.nemesis import Nemesis
 from holdfast.testing.sim.network import Network
 from holdfast.testing.sim.ops import Op
-from holdfast.testing.sim.plan import Options, make_plan
+from holdfast.testing.sim.plan import Options, Plan, make_plan
 from holdfast.testing.sim.process import Process
 from holdfast.testing.sim.stores import StoreModel
 from holdfast.testing.sim.work import pick_kind, work
@@ -85,10 +85,15 @@ class World:
     """Everything there is."""
 
     def __init__(
-        self, options: Options, checkers: list[Checker] | None = None, *, record: bool = False
+        self,
+        options: Options,
+        checkers: list[Checker] | None = None,
+        *,
+        plan: Plan | None = None,
+        record: bool = False,
     ) -> None:
         self.options = options
-        self.plan = make_plan(options)
+        self.plan = make_plan(options) if plan is None else plan
         self.facts = self.plan.kind.facts
         self.t = 0
         self.effects = 0
@@ -98,7 +103,7 @@ class World:
         self.offered: list[Ticket] = []
         self.shared: list[Ticket] = []
         self.log: list[Note] | None = [] if record else None
-        self._heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
+        self.heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._planned = 0
         self.ledger = Ledger(self, all_checkers() if checkers is None else checkers)
         rng = stream(options.seed, _STORE)
@@ -117,14 +122,17 @@ class World:
     def at(self, t: int, do: Callable[..., None], *args: Any) -> None:
         """Plan something for true time `t`."""
         self._planned += 1
-        heappush(self._heap, (t if t > self.t else self.t, self._planned, do, args))
+        heappush(self.heap, (t if t > self.t else self.t, self._planned, do, args))
 
     def run_while(self, going_on: Callable[[], bool]) -> None:
         """Let things happen as long as this is so and something is planned."""
-        heap = self._heap
-        while heap and going_on():
-            self.t, _, do, args = heappop(heap)
-            do(*args)
+        while self.heap and going_on():
+            self.run_one()
+
+    def run_one(self) -> None:
+        """Let the next thing happen."""
+        self.t, _, do, args = heappop(self.heap)
+        do(*args)
 
     def pause_length(self, rng: Random) -> int:
         """For how long something stands still: often for longer than a ttl."""
@@ -148,7 +156,7 @@ class World:
                 worker.next()
         self.nemesis.start()
         steps = self.options.steps
-        heap = self._heap
+        heap = self.heap
         while heap and self.effects < steps:
             self.t, _, do, args = heappop(heap)
             do(*args)
