@@ -50,15 +50,15 @@ def test_a_write_that_was_sent_twice_below_us_is_known_to_be_ours() -> None:
 
     def answer(effect: Effect) -> Any:
         if isinstance(effect, Load):
-            return Entry(EMPTY, None, exactly(SECOND))
+            return Entry(EMPTY, None, exactly(SECOND)), 0, 0
         if isinstance(effect, Swap):
             assert effect.record is not None
             landed.append(effect.record)
-            return Conflict(Entry(effect.record, 1, exactly(SECOND)))
+            return Conflict(Entry(effect.record, 1, exactly(SECOND))), 0
         return {Now: 0, Draw: "b1"}.get(type(effect))
 
     attempt = Attempt("k", Claim("t", "me", "exclusive", TTL))
-    hold = play(acquire_steps(Witness(KINDS["server"].facts), attempt, Terms()), answer)
+    hold = play(acquire_steps(Witness(KINDS["server"].facts), attempt, Terms(), 0), answer)
     assert hold.token == "t"
     assert len(landed) == 1
     assert attempt.leftovers() == ("t",)
@@ -107,7 +107,7 @@ def test_a_remembered_record_answers_nothing_by_itself() -> None:
     """That our token was freed once says nothing of now: it may have claimed again since."""
     witness = Witness(KINDS["server"].facts)
     witness.read_clock(exactly(SECOND), 0)
-    witness.wrote("k", View(Record(fence=1, freed="t"), 1, exactly(SECOND), 0))
+    witness.wrote("k", View(Record(fence=1, freed="t"), 1, exactly(SECOND), 0), 0)
     place = Waiter("t", "me", "exclusive", TTL, 0, 5 * SECOND, "b")
     there = Entry(Record(fence=1, queue=(place,)), 2, exactly(SECOND))
     written: list[Record | None] = []
@@ -115,8 +115,8 @@ def test_a_remembered_record_answers_nothing_by_itself() -> None:
     def answer(effect: Effect) -> Any:
         if isinstance(effect, Swap):
             written.append(effect.record)
-            return Swapped(3, exactly(SECOND))
-        return {Now: 0, Draw: "b1", Load: there}[type(effect)]
+            return Swapped(3, exactly(SECOND)), 0
+        return {Now: 0, Draw: "b1", Load: (there, 0, 0)}[type(effect)]
 
     attempt = Attempt("k", Claim("t", "me", "exclusive", TTL))
     attempt.touched = True
@@ -133,9 +133,22 @@ def test_a_timeout_is_kept_though_no_write_is_ever_answered() -> None:
             raise OutcomeUnknown
         if isinstance(effect, Now):
             return next(clock)
-        return {Draw: "b1", Load: Entry(EMPTY, None, exactly(SECOND))}.get(type(effect))
+        entry = Entry(EMPTY, None, exactly(SECOND))
+        return {Draw: "b1", Load: (entry, 0, 0)}.get(type(effect))
 
     attempt = Attempt("k", Claim("t", "me", "exclusive", TTL))
     with pytest.raises(OutcomeUnknown):
-        play(acquire_steps(Witness(KINDS["server"].facts), attempt, Terms(5 * SECOND)), answer)
+        witness = Witness(KINDS["server"].facts)
+        play(acquire_steps(witness, attempt, Terms(5 * SECOND), 0), answer)
     assert next(clock) < 20 * SECOND
+
+
+def test_purge_counts_only_what_it_dropped() -> None:
+    """A record that somebody used meanwhile was not dropped."""
+    page = Page((("k", Entry(Record(fence=1, updated_at=1), 1, exactly(10**15))),))
+
+    def answer(effect: Effect) -> Any:
+        return (Conflict(Entry()), 0) if isinstance(effect, Swap) else page
+
+    purged = play(purge_steps(Witness(KINDS["server"].facts), "", None, 60 * SECOND), answer)
+    assert purged.dropped == 0

@@ -92,7 +92,7 @@ def purge_steps(
                 "dropped: leave the records, they are small."
             )
         if _long_over(entry.record, entry.now.earliest - retention):
-            outcome = yield from Swap(key, entry.version, None)
+            outcome, _ = yield from Swap(key, entry.version, None)
             dropped += not isinstance(outcome, Conflict)
             witness.forget(key)
     return Purged(dropped, page.cursor)
