@@ -112,12 +112,13 @@ class Chooser:
 class Pending:
     """A request on its way there or back."""
 
-    __slots__ = ("answer", "answered", "effect", "epoch", "process")
+    __slots__ = ("answer", "answered", "effect", "epoch", "process", "sent")
 
-    def __init__(self, process: Process, effect: Any) -> None:
+    def __init__(self, process: Process, effect: Any, sent: int) -> None:
         self.process = process
         self.epoch = process.epoch
         self.effect = effect
+        self.sent = sent
         self.answered = False
         self.answer: Any = None
 
@@ -134,10 +135,10 @@ class StillNetwork(Network):
         super().__init__(world)
         self._small = world
 
-    def send(self, process: Process, effect: Any) -> None:
+    def send(self, process: Process, effect: Any, sent: int) -> None:
         """Put it on its way."""
         self._small.note(process.client, "sends", effect)
-        self._small.pending.append(Pending(process, effect))
+        self._small.pending.append(Pending(process, effect, sent))
 
     def wait(self, process: Process, effect: Wait) -> None:
         """Until rung, or until time has passed."""
@@ -197,7 +198,7 @@ class SmallWorld(World):
     def _script(self, client: SimClient, op: Op, mode: Mode) -> Script[None]:
         attempt = claim(op, "a", TTL, mode, None)
         terms = Terms(self._scope.timeout, self._scope.fair, 10 * SECOND, Care(keep=False))
-        steps = acquire_steps(client.witness, attempt, terms)
+        steps = acquire_steps(client.witness, attempt, terms, client.now())
         belief = yield from enter(client, op, attempt, steps)
         if belief is not None:
             self.look(belief)
@@ -237,7 +238,7 @@ class SmallWorld(World):
 
     def _deliver(self, pending: Pending) -> None:
         self.pending.remove(pending)
-        pending.process.wake(pending.epoch, pending.answer)
+        pending.process.reply(pending.epoch, pending.effect, pending.sent, pending.answer)
 
     def _give_up(self, pending: Pending) -> None:
         """Its sender gives up; a reply is lost, a request may still arrive."""

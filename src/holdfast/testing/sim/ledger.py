@@ -54,7 +54,7 @@ class Belief:
         )
 
     def __str__(self) -> str:
-        return f"{self.client.name}'s {self.hold.mode} lease on {self.hold.key}"
+        return f"{self.client.name}'s {self.hold.holder.mode} lease on {self.hold.key}"
 
 
 class Landing:

@@ -85,7 +85,7 @@ def _landing(landing: Landing) -> str:
 
 def _hold(hold: Hold) -> str:
     why = f", {hold.why}" if hold.why else ""
-    return f"{hold.key}:{hold.token[:_SHORT]} {hold.mode} fence={hold.fence % 10**9}{why}"
+    return f"{hold.key}:{hold.token[:_SHORT]} {hold.holder.mode} fence={hold.fence % 10**9}{why}"
 
 
 def _command(command: commands.Command) -> str:

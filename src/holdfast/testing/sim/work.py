@@ -16,6 +16,7 @@ from holdfast.core.holds import Attempt, Care, Hold
 from holdfast.core.listing import list_steps, purge_steps
 from holdfast.core.records import SECOND, Mode
 from holdfast.core.steps import (
+    BEAT_BYTES,
     TOKEN_BYTES,
     enter_steps,
     evict_steps,
@@ -44,7 +45,8 @@ def claim(op: Op, key: str, ttl: int, mode: Mode, limit: int | None) -> Attempt:
     """An attempt with a token of its own."""
     token = op.draw(TOKEN_BYTES)
     op.tokens.add(token)
-    attempt = Attempt(key, Claim(token, op.client.name, mode, ttl, limit))
+    command = Claim(token, op.client.name, mode, ttl, limit)
+    attempt = Attempt(key, command, op.draw(BEAT_BYTES))
     op.attempts.append(attempt)
     return attempt
 
@@ -105,13 +107,14 @@ def release(client: SimClient, op: Op, belief: Belief) -> Script[None]:
     """Give a lease back."""
     hold = belief.hold
     op.ending = hold
-    if not client.end(hold, "released", "released") or not hold.may_release:
+    if not client.end(hold, "released", "released") or not hold.care.may_release:
         return
     op.tokens.add(hold.token)
     attempt = Attempt(hold.key, Free(hold.token))
     attempt.touched = True
+    now = client.now()
     try:
-        yield from run(release_steps(client.witness, attempt, client.now() + PATIENCE))
+        yield from run(release_steps(client.witness, attempt, now, now + PATIENCE))
     except HoldfastError:
         return
     except Interrupted:
@@ -184,7 +187,7 @@ def _hold(client: SimClient, op: Op) -> Script[None]:
     key = plan.keys[int(rng.random() * len(plan.keys))]
     mode, limit = _mode(client, op)
     attempt = claim(op, key, rng.choice(plan.ttls), mode, limit)
-    steps = acquire_steps(client.witness, attempt, _terms(client, op))
+    steps = acquire_steps(client.witness, attempt, _terms(client, op), client.now())
     belief = yield from enter(client, op, attempt, steps)
     if belief is not None:
         yield from _use(client, op, [belief])

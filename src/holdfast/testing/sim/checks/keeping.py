@@ -17,11 +17,11 @@ class Keeping(Checker):
 
     def ended(self, belief: Belief, how: str) -> None:
         world, hold, client = self.world, belief.hold, belief.client
-        if how != "lost" or not hold.keep or not world.plan.kind.compares:
+        if how != "lost" or not hold.care.keep or not world.plan.kind.compares:
             return
         if client.now() < hold.deadline or world.ledger.excused(belief):
             return
-        if hold.max_hold is not None and client.now() >= hold.acquired + hold.max_hold // 2:
+        if hold.care.max_hold is not None and client.now() >= hold.acquired + hold.care.max_hold // 2:
             return
         quiet = world.t - max(client.last_trouble, client.impeded_until, belief.since)
         slowest = 8 * (world.plan.latency + world.plan.jitter)

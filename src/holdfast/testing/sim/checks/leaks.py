@@ -55,7 +55,8 @@ class Leaks(Checker):
 
         def script() -> Script[None]:
             attempt = claim(op, key, world.plan.longest_ttl, "exclusive", None)
-            yield from enter(client, op, attempt, acquire_steps(client.witness, attempt, Terms()))
+            steps = acquire_steps(client.witness, attempt, Terms(), client.now())
+            yield from enter(client, op, attempt, steps)
 
         client.start(op, script(), self._got)
 

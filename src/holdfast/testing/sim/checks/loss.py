@@ -48,5 +48,5 @@ class LossIsTold(Checker):
         if t > max(client.clock.reaches(hold.deadline) + AT_ONCE, free_since):
             raise self.broken(f"the deadline of {belief} has passed, and nobody was told")
         danger_at = client.clock.reaches(hold.renewed + 2 * hold.ttl // 3) + AT_ONCE
-        if hold.keep and not belief.danger and t > max(danger_at, free_since):
+        if hold.care.keep and not belief.danger and t > max(danger_at, free_since):
             raise self.broken(f"{belief} is in danger, and nobody was told")
