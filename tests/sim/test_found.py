@@ -16,7 +16,7 @@ from holdfast.core.listing import purge_steps
 from holdfast.core.records import EMPTY, SECOND, Holder, Record, Waiter, last_used
 from holdfast.core.steps import undo_steps
 from holdfast.core.witness import View, Witness
-from holdfast.errors import HoldfastError, OutcomeUnknown
+from holdfast.errors import HoldfastError, OutcomeUnknown, Unsupported
 from holdfast.testing.sim.kinds import KINDS
 
 R = TypeVar("R")
@@ -99,8 +99,15 @@ def test_purge_leaves_a_holder_alone_that_was_written_without_a_clock() -> None:
         assert not isinstance(effect, Swap)
         return page if isinstance(effect, Scan) else 0
 
-    purged = play(purge_steps(Witness(KINDS["patchy"].facts), "", None, 60 * SECOND), answer)
+    purged = play(purge_steps(Witness(KINDS["server"].facts), "", None, 60 * SECOND), answer)
     assert purged.dropped == 0
+
+
+def test_purge_is_refused_where_a_reading_of_the_clock_may_be_missing() -> None:
+    """After it, a claim without a reading would start the fence at some wall clock."""
+    witness = Witness(KINDS["patchy"].facts)
+    with pytest.raises(Unsupported):
+        play(purge_steps(witness, "", None, 60 * SECOND), lambda effect: None)
 
 
 def test_a_remembered_record_answers_nothing_by_itself() -> None:
