@@ -14,8 +14,8 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from holdfast.core import acquiring, holds, keeper, listing, records, rules, steps, validity
-from holdfast.core.commands import Claim, Decision, Evict, Free, Freed, Renew, Take
+from holdfast.core import acquiring, holds, keeper, rules, steps, validity
+from holdfast.core.commands import Claim, Decision, Evict, Free, Freed, Granted, Renew, Take
 from holdfast.core.contract import Conflict, Interval
 from holdfast.core.effects import WALL, Steps, Swap
 from holdfast.core.holds import Attempt, Hold
@@ -35,13 +35,16 @@ class Mutant:
     name: str
     within: int
     patches: Callable[[], Patches]
+    store: str | None = None  # the only kind of store on which it can be seen
 
 
 MUTANTS: list[Mutant] = []
 
 
-def mutant(within: int) -> Callable[[Callable[[], Iterator[Patches]]], None]:
-    """Register a mutant: a function that yields its patches. Its docstring is its name."""
+def mutant(
+    within: int, store: str | None = None
+) -> Callable[[Callable[[], Iterator[Patches]]], None]:
+    """Register a mutant: a function that yields its patches."""
 
     def register(make: Callable[[], Iterator[Patches]]) -> None:
         @contextmanager
@@ -52,7 +55,7 @@ def mutant(within: int) -> Callable[[Callable[[], Iterator[Patches]]], None]:
                 yield
 
         name = make.__name__.lstrip("_").replace("_", "-")
-        MUTANTS.append(Mutant(name, within, patched))
+        MUTANTS.append(Mutant(name, within, patched, store))
 
     return register
 
@@ -121,9 +124,9 @@ def _expiry_by_the_wall_clock_of_a_client() -> Iterator[Patches]:
 @mutant(60)
 def _deadline_from_after_the_reply() -> Iterator[Patches]:
     def wrapper(inner: Any, witness: Witness, attempt: Attempt, command: Any) -> Steps[Answer]:
-        answer: Answer = yield from inner
-        attempt.sent = dict.fromkeys(attempt.sent, answer.got)
-        return answer
+        verdict, view = yield from inner
+        attempt.sent = dict.fromkeys(attempt.sent, view.got)
+        return verdict, view
 
     yield from wrap_apply(wrapper)
 
@@ -141,8 +144,8 @@ def _deadline_of_the_last_attempt_though_an_earlier_one_landed() -> Iterator[Pat
 
     original = Attempt.__init__
 
-    def init(self: Attempt, key: str, command: Any) -> None:
-        original(self, key, command)
+    def init(self: Attempt, key: str, command: Any, first_beat: str = "") -> None:
+        original(self, key, command, first_beat)
         self.sent = Last()
 
     yield patch.object(Attempt, "__init__", init)
@@ -218,11 +221,11 @@ def _a_renewal_that_keeps_its_beat() -> Iterator[Patches]:
         return original(command, record, dead, stamp)
 
     def wrapper(inner: Any, witness: Witness, attempt: Attempt, command: Any) -> Steps[Answer]:
-        answer: Answer = yield from inner
-        holder = getattr(answer.verdict, "holder", None)
-        if holder is not None:
-            attempt.sent.setdefault(holder.beat, max(attempt.sent.values(), default=answer.got))
-        return answer
+        verdict, view = yield from inner
+        if isinstance(verdict, Granted):
+            last = max(attempt.sent.values(), default=view.got)
+            attempt.sent.setdefault(verdict.holder.beat, last)
+        return verdict, view
 
     yield patch.dict(rules._RULES, {Renew: renew})
     yield from wrap_apply(wrapper)
@@ -277,7 +280,10 @@ def _a_conflict_with_oneself_taken_as_somebody_else() -> Iterator[Patches]:
 
 @mutant(60)
 def _nothing_is_undone() -> Iterator[Patches]:
-    yield patch.object(work, "undo_steps", lambda witness, attempts, until: iter(()))
+    def undo_steps(witness: Witness, attempts: Any, until: int) -> Steps[None]:
+        yield from ()
+
+    yield patch.object(work, "undo_steps", undo_steps)
 
 
 # --- writing without looking ------------------------------------------------------------------
@@ -288,8 +294,11 @@ def _overwriting(kind: type) -> Iterator[Patches]:
 
     def wrapper(inner: Any, witness: Witness, attempt: Attempt, command: Any) -> Steps[Answer]:
         def answered(effect: Any, answer: Any) -> Generator[Any, Any, Any]:
-            while isinstance(answer, Conflict) and isinstance(command, kind):
-                answer = yield Swap(effect.key, answer.entry.version, effect.record, effect.wake)
+            while isinstance(effect, Swap) and isinstance(command, kind):
+                outcome = answer[0]
+                if not isinstance(outcome, Conflict):
+                    break
+                answer = yield Swap(effect.key, outcome.entry.version, effect.record, effect.wake)
             return answer
 
         return (yield from relay(inner, answered=answered))
@@ -317,14 +326,13 @@ def _release_without_the_token() -> Iterator[Patches]:
 
 @mutant(200)
 def _a_renewal_that_resurrects_a_lost_lease() -> Iterator[Patches]:
-    def renewed(hold: Hold, attempt: Attempt, answer: Answer) -> None:
-        holder = getattr(answer.verdict, "holder", None)
-        if holder is None:
+    def renewed(hold: Hold, attempt: Attempt, verdict: Any, got: int) -> None:
+        if not isinstance(verdict, Granted):
             raise LeaseLost("It is gone.")
         if hold.state == "lost":
             hold.state = "held"
         hold.lapsed = False
-        hold.extend(holder, attempt.sent[holder.beat])
+        hold.extend(verdict.holder, attempt.sent[verdict.holder.beat])
 
     yield patch.object(steps, "_renewed", renewed)
 
@@ -371,11 +379,6 @@ def _an_eviction_that_leaves_the_fence() -> Iterator[Patches]:
     yield patch.dict(rules._RULES, {Evict: evict})
 
 
-@mutant(3000)
-def _a_purge_that_takes_a_wall_clock_for_the_stores() -> Iterator[Patches]:
-    yield patch.object(listing, "_long_over", lambda record, at: records.last_used(record) < at)
-
-
 # --- the queue, the table ---------------------------------------------------------------------
 
 
@@ -401,9 +404,8 @@ def _one_permit_too_many() -> Iterator[Patches]:
     original = rules.fits_beside
 
     def fits_beside(claim: Any, before: Any) -> bool:
-        if claim.mode == "counted" and claim.limit == len(before):
-            before = before[1:]
-        return original(claim, before)
+        one_more = claim.mode == "counted" and len(before) > 1 and before[0].mode == "counted"
+        return original(claim, before[1:] if one_more else before)
 
     yield patch.object(rules, "fits_beside", fits_beside)
 

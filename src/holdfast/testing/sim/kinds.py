@@ -37,7 +37,7 @@ class StoreKind:
     @property
     def facts(self) -> Facts:
         """The same as a store would say it to the core."""
-        source: ClockSource = "observed" if self.clock == "none" else "store"
+        source: ClockSource = "store" if self.always_tells_time else "observed"
         return Facts(
             name=self.name,
             linearizable=self.compares and not self.replicated,

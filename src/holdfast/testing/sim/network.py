@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast.testing.sim.process import Process
     from holdfast.testing.sim.world import World
 
-POLL_EVERY = 200_000
+POLL_EVERY = 400_000
 
 
 class Request:

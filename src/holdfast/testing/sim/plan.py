@@ -142,7 +142,7 @@ def make_plan(options: Options) -> Plan:
         fates=(),
         incidents=(),
         cancels=0.15,
-        preempts=0.01,
+        preempts=0.02,
         beats_per_second=rng.choice((None, None, None, 50.0)),
         contention=rng.random() < 0.4,
     )

@@ -161,8 +161,12 @@ class Process:
     def _stall(self) -> int:
         """This thread stands still; until when."""
         client = self.client
-        until = client.trouble_until(client.world.t + client.world.pause_length(self.op.rng))
+        world, rng = client.world, self.op.rng
+        until = client.trouble_until(world.t + world.pause_length(rng))
         client.stood_still_until = max(client.stood_still_until, until)
+        if rng.random() < 0.5:  # and so does the watch, for a little longer
+            longer = until + int(rng.random() * world.plan.longest_ttl // 4)
+            client.starved_until = client.trouble_until(longer, client.starved_until)
         return until
 
     def _cancelled(self, effect: Any) -> bool:

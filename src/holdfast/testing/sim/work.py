@@ -177,7 +177,7 @@ def pick_kind(client: SimClient, op: Op) -> str:
         return "all"
     if throw < 0.42:
         return "evict"
-    if throw < 0.45 and world.plan.kind.clock != "none":
+    if throw < 0.45 and world.plan.kind.always_tells_time:
         return "purge"
     return "list" if throw < 0.47 else "hold"
 
