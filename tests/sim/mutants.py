@@ -337,7 +337,7 @@ def _a_renewal_that_resurrects_a_lost_lease() -> Iterator[Patches]:
     yield patch.object(steps, "_renewed", renewed)
 
 
-@mutant(3000)
+@mutant(1500)
 def _a_renewal_that_trusts_the_clock_it_read_before_it_stood_still() -> Iterator[Patches]:
     yield patch.object(
         Hold, "valid", lambda self, now: self.state == "held" and now < self.deadline
@@ -425,7 +425,7 @@ def _acquire_all_without_a_fixed_order() -> Iterator[Patches]:
     yield patch.object(acquiring, "canonical", list)
 
 
-@mutant(400)
+@mutant(400, "seconds")
 def _a_waiter_that_hammers_a_slow_clock() -> Iterator[Patches]:
     original = Witness.dead_from
 
