@@ -29,7 +29,6 @@ def test_it_is_caught(mutant: Mutant) -> None:
         "deadline-from-after-the-reply",
         "no-margin-for-clock-rates",
         "acquire-that-loads-and-then-writes-without-compare",
-        "deadline-of-the-last-attempt-though-an-earlier-one-landed",
         "release-without-the-token",
     ],
 )

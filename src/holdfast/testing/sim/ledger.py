@@ -11,8 +11,9 @@ a belief depends on what was done to it, and the ledger keeps that as narrowly a
     believers only who did not ask for it.
  2. *Shaken*: a failover took back a write of this token.
 
-A *ghost* is a token of which a write landed after its sender had given up on it: it may
-stand in the record although its sender rightly says that it has nothing. Its ttl ends it.
+A *ghost* is a token of which a write landed after its sender had given up on it, or which a
+failover brought back: it may stand in the record although its sender rightly says that it
+has nothing. Its ttl ends it.
 """
 
 from __future__ import annotations
@@ -173,7 +174,8 @@ class Ledger:
             hook(landing)
 
     def rolled_back(self, lost: Record, restored: Record) -> None:
-        """A failover took writes back."""
+        """A failover took writes back: who was let go may be there again."""
+        self.ghosts.update(party.token for party in (*restored.holders, *restored.queue))
         kept = {(holder.token, holder.beat) for holder in restored.holders}
         for holder in lost.holders:
             if (holder.token, holder.beat) not in kept:
