@@ -34,9 +34,7 @@ def outcomes(store: ChaosStore, count: int) -> list[str]:
 
 def chaos(seed: int) -> ChaosStore:
     """A store with a bit of everything."""
-    return ChaosStore(
-        MemoryStore(), seed=seed, lose_requests=0.2, lose_replies=0.2, refuse=0.2
-    )
+    return ChaosStore(MemoryStore(), seed=seed, lose_requests=0.2, lose_replies=0.2, refuse=0.2)
 
 
 @pytest.fixture

@@ -58,7 +58,9 @@ class Scene:
         holder = Holder(token, fence, "o", "exclusive", TTL, now, now + TTL, token + "-beat")
         return replace(holder, **changes)
 
-    def write(self, op: Op, *holders: Holder, fence: int = 1, queue: tuple[Waiter, ...] = ()) -> None:
+    def write(
+        self, op: Op, *holders: Holder, fence: int = 1, queue: tuple[Waiter, ...] = ()
+    ) -> None:
         """A write of this operation lands."""
         store = self.world.store
         op.tokens.update(holder.token for holder in holders if holder.beat.startswith("own"))
@@ -271,9 +273,7 @@ def test_queue_lets_the_dead_be_passed() -> None:
     """A waiter who has run out is no longer in the way."""
     scene = Scene(Queue())
     now = scene.world.store.clock.at(0)
-    scene.write(
-        scene.op(), queue=(Waiter("w", "o", "exclusive", TTL, now, now + TTL, "w-beat"),)
-    )
+    scene.write(scene.op(), queue=(Waiter("w", "o", "exclusive", TTL, now, now + TTL, "w-beat"),))
     scene.world.t = TTL + 10
     scene.write(scene.op(1), scene.holder("x"))
 

@@ -44,9 +44,7 @@ def test_in_another_process_with_other_hashes() -> None:
 def test_recording_changes_nothing() -> None:
     """A run that is printed is the run that failed."""
     for seed in SEEDS:
-        assert (
-            simulate(Options(seed), record=True).effects == simulate(Options(seed)).effects
-        )
+        assert simulate(Options(seed), record=True).effects == simulate(Options(seed)).effects
 
 
 @pytest.mark.parametrize("store", KINDS)

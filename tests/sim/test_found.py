@@ -144,8 +144,8 @@ def test_a_timeout_is_kept_though_no_write_is_ever_answered() -> None:
         return {Draw: "b1", Load: (entry, 0, 0)}.get(type(effect))
 
     attempt = Attempt("k", Claim("t", "me", "exclusive", TTL))
+    witness = Witness(KINDS["server"].facts)
     with pytest.raises(OutcomeUnknown):
-        witness = Witness(KINDS["server"].facts)
         play(acquire_steps(witness, attempt, Terms(5 * SECOND), 0), answer)
     assert next(clock) < 20 * SECOND
 

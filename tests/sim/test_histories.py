@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 
@@ -28,9 +29,9 @@ def test_no_history_breaks_a_rule(capsys: pytest.CaptureFixture[str]) -> None:
         assert history.effects >= FEWEST_EFFECTS
     took = time.monotonic() - started
     with capsys.disabled():
-        print(
+        sys.stdout.write(
             f"\nsimulator: seeds {FIRST_SEED} to {FIRST_SEED + HISTORIES - 1}, {effects} effects, "
-            f"{HISTORIES / took:.0f} histories/s"
+            f"{HISTORIES / took:.0f} histories/s\n"
         )
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.holds import Hold
-from holdfast.core.records import EMPTY, Holder, Record
+from holdfast.core.records import EMPTY, Holder, Record, Waiter
 from holdfast.testing.sim.checker import HOOKS, Checker
 
 if TYPE_CHECKING:
@@ -162,7 +162,8 @@ class Ledger:
         """A write was carried out."""
         t = self.world.t
         landing = Landing(key, before, record, op, t, late)
-        for party in (*landing.after.holders, *landing.after.queue):
+        parties: tuple[Holder | Waiter, ...] = (*landing.after.holders, *landing.after.queue)
+        for party in parties:
             self.landed_at.setdefault((party.token, party.beat), t)
         if late:
             self.ghosts.update(op.tokens)
@@ -175,7 +176,8 @@ class Ledger:
 
     def rolled_back(self, lost: Record, restored: Record) -> None:
         """A failover took writes back: who was let go may be there again."""
-        self.ghosts.update(party.token for party in (*restored.holders, *restored.queue))
+        self.ghosts.update(holder.token for holder in restored.holders)
+        self.ghosts.update(waiter.token for waiter in restored.queue)
         kept = {(holder.token, holder.beat) for holder in restored.holders}
         for holder in lost.holders:
             if (holder.token, holder.beat) not in kept:

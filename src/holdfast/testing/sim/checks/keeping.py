@@ -21,7 +21,10 @@ class Keeping(Checker):
             return
         if client.now() < hold.deadline or world.ledger.excused(belief):
             return
-        if hold.care.max_hold is not None and client.now() >= hold.acquired + hold.care.max_hold // 2:
+        if (
+            hold.care.max_hold is not None
+            and client.now() >= hold.acquired + hold.care.max_hold // 2
+        ):
             return
         quiet = world.t - max(client.last_trouble, client.impeded_until, belief.since)
         slowest = 8 * (world.plan.latency + world.plan.jitter)

@@ -27,7 +27,10 @@ def fit_together(holds: Sequence[Hold]) -> bool:
         return True
     if modes != {"counted"}:
         return False
-    return all(hold.holder.limit is not None and len(tokens) <= hold.holder.limit for hold in tokens.values())
+    return all(
+        hold.holder.limit is not None and len(tokens) <= hold.holder.limit
+        for hold in tokens.values()
+    )
 
 
 class Overlap(Checker):
