@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 import pytest
 
 from holdfast.core.acquiring import Terms, acquire_steps
-from holdfast.core.commands import Claim, Granted
-from holdfast.core.contract import Conflict, Entry, Interval, Page, Swapped, exactly
-from holdfast.core.effects import Draw, Effect, Load, Now, Scan, Steps, Swap
+from holdfast.core.commands import Claim, Free, Freed, Granted
+from holdfast.core.contract import Applied, Conflict, Entry, Interval, Page, Swapped, exactly
+from holdfast.core.effects import Apply, Draw, Effect, Load, Now, Scan, Steps, Swap
 from holdfast.core.holds import Attempt, Care, Hold
 from holdfast.core.listing import purge_steps
 from holdfast.core.records import EMPTY, SECOND, Holder, Record, Waiter, last_used
@@ -148,6 +148,28 @@ def test_a_timeout_is_kept_though_no_write_is_ever_answered() -> None:
     with pytest.raises(OutcomeUnknown):
         play(acquire_steps(witness, attempt, Terms(5 * SECOND), 0), answer)
     assert next(clock) < 20 * SECOND
+
+
+def test_what_was_given_back_is_claimed_again_under_another_token() -> None:
+    """The `Free` of the first token may arrive twice, and must not end the second grant."""
+    clock = iter([2 * TTL, *range(2 * TTL, 3 * TTL, SECOND)])
+    commands: list[Any] = []
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, Apply):
+            commands.append(effect.command)
+            holder = Holder(effect.command.token, 1, "me", "exclusive", TTL, 0, TTL, effect.beat)
+            verdict = Freed() if isinstance(effect.command, Free) else Granted(holder)
+            return Applied(verdict, 1, exactly(SECOND)), next(clock)
+        return {Now: 2 * TTL, Draw: f"b{len(commands)}"}.get(type(effect))
+
+    attempt = Attempt("k", Claim("first", "me", "exclusive", TTL))
+    witness = Witness(KINDS["scripted"].facts)
+    hold = play(acquire_steps(witness, attempt, Terms(), 0), answer)
+    assert [type(command) for command in commands] == [Claim, Free, Claim]
+    assert commands[1].token == "first"
+    assert hold.token != "first"
+    assert attempt.leftovers() == (hold.token,)
 
 
 def test_purge_counts_only_what_it_dropped() -> None:
