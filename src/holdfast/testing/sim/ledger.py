@@ -188,5 +188,5 @@ class Ledger:
             return
         self._ended_by[token] = op
         for belief in self.on(key):
-            if belief.hold.token == token and not (belief.client is op.client and op.ends(belief)):
+            if belief.hold.token == token and belief.op is not op and not op.ends(belief):
                 belief.revoked = True

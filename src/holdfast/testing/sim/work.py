@@ -43,9 +43,7 @@ PATIENCE = 5 * SECOND
 
 def claim(op: Op, key: str, ttl: int, mode: Mode, limit: int | None) -> Attempt:
     """An attempt with a token of its own."""
-    token = op.draw(TOKEN_BYTES)
-    op.tokens.add(token)
-    command = Claim(token, op.client.name, mode, ttl, limit)
+    command = Claim(op.draw(TOKEN_BYTES), op.client.name, mode, ttl, limit)
     attempt = Attempt(key, command, op.draw(BEAT_BYTES))
     op.attempts.append(attempt)
     return attempt
@@ -128,7 +126,7 @@ def hand_over(client: SimClient, op: Op, belief: Belief) -> Script[None]:
     if not hold.valid(client.now()):
         return
     ticket = Ticket(hold.key, op.draw(TOKEN_BYTES), hold.fence, hold.ttl)
-    op.tokens.update((hold.token, ticket.token))
+    op.tokens.add(hold.token)
     attempt = Attempt(hold.key, Offer(hold.token, ticket.token, hold.ttl))
     attempt.touched = True
     op.ending = hold
@@ -212,7 +210,7 @@ def _take(client: SimClient, op: Op) -> Script[None]:
     if rng.random() < 0.8:
         offered.remove(ticket)
     token = op.draw(TOKEN_BYTES)
-    op.tokens.update((token, ticket.token))
+    op.tokens.add(ticket.token)
     attempt = Attempt(ticket.key, Take(ticket.token, token, client.name, ticket.ttl))
     op.attempts.append(attempt)
     steps = enter_steps(client.witness, attempt, Care(), client.now() + PATIENCE)

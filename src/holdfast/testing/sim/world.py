@@ -166,7 +166,7 @@ class World:
         self.healing = True
         self.preempts = 0.0
         self.network.heal()
-        self.store.down_until = min(self.store.down_until, self.t)
+        self.store.down_until = min(self.store.down_until, max(self.t, self.store.takes_over_at))
         self.store.stalled_until = min(self.store.stalled_until, self.t)
         for client in self.clients:
             client.heal()

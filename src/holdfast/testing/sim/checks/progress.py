@@ -36,7 +36,7 @@ class Progress(Checker):
     def finished(self) -> None:
         world = self.world
         within = bound(world.plan, world.busy)
-        ends_at = world.t + within
+        ends_at = max(world.t, world.store.down_until) + within
         world.run_while(lambda: world.busy > 0 and world.t <= ends_at)
         if world.busy:
             waiting = sorted(str(p.op) for client in world.clients for p in client.processes)
