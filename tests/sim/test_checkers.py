@@ -45,6 +45,7 @@ class Scene:
             client.clock.rate = PPM
             client.clock.offset = 0
         self.world.store.clock.rate = PPM
+        self.world.plan.watch_late = 0
         self.ops = 0
 
     def op(self, client: int = 0, kind: str = "hold") -> Op:

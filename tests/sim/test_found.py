@@ -157,6 +157,7 @@ def test_what_was_given_back_is_claimed_again_under_another_token() -> None:
 
     def answer(effect: Effect) -> Any:
         if isinstance(effect, Apply):
+            assert isinstance(effect.command, (Claim, Free))
             commands.append(effect.command)
             holder = Holder(effect.command.token, 1, "me", "exclusive", TTL, 0, TTL, effect.beat)
             verdict = Freed() if isinstance(effect.command, Free) else Granted(holder)

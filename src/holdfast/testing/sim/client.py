@@ -189,6 +189,9 @@ class SimClient:
         if next_at is None:
             return
         t = max(self.clock.reaches(next_at), self.world.t)
+        late = self.world.plan.watch_late
+        if late:
+            t = -(-t // late) * late
         if self._wakes_at is None or t < self._wakes_at:
             self._wakes_at = t
             self.at(t, self._watch, t)

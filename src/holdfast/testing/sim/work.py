@@ -171,7 +171,7 @@ def pick_kind(client: SimClient, op: Op) -> str:
         return "take"
     if throw < 0.22 and world.shared:
         return "join"
-    if throw < 0.38 and len(world.plan.keys) > 1:
+    if throw < (0.85 if world.plan.bundles else 0.38) and len(world.plan.keys) > 1:
         return "all"
     if throw < 0.42:
         return "evict"
@@ -196,9 +196,8 @@ def _all(client: SimClient, op: Op) -> Script[None]:
     keys = list(plan.keys)
     rng.shuffle(keys)
     ttl = rng.choice(plan.ttls)
-    attempts = [
-        claim(op, key, ttl, *_mode(client, op)) for key in keys[: 2 + int(rng.random() * 2)]
-    ]
+    wanted = keys[: 2 + int(rng.random() * 2)]
+    attempts = [claim(op, key, ttl, *_mode(client, op)) for key in wanted]
     beliefs = yield from acquire_all(client, op, attempts, _terms(client, op))
     if beliefs:
         yield from _use(client, op, beliefs)
@@ -292,7 +291,7 @@ def _hold_on(client: SimClient, op: Op, beliefs: list[Belief]) -> Script[None]:
 def _body(client: SimClient, op: Op, beliefs: list[Belief]) -> Script[None]:
     rng, world = op.rng, client.world
     ttl = beliefs[0].hold.ttl
-    long = rng.random() < 0.5
+    long = rng.random() < (0.9 if world.plan.bundles else 0.5)
     for _ in range(1 + int(rng.random() * (4 if long else 1))):
         for belief in beliefs:
             world.look(belief)
