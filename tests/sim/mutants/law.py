@@ -63,7 +63,7 @@ def _a_queue_that_is_overtaken() -> Iterator[Patches]:
     yield patch.object(rules, "_ahead_of", lambda token, queue: ())
 
 
-@mutant(200)
+@mutant(600)
 def _one_permit_too_many() -> Iterator[Patches]:
     original = rules.fits_beside
 
@@ -84,7 +84,7 @@ def _the_dead_wait_for_ever() -> Iterator[Patches]:
     yield patch.object(rules, "alive", alive)
 
 
-@mutant(400)
+@mutant(800)
 def _acquire_all_without_a_fixed_order() -> Iterator[Patches]:
     yield patch.object(acquiring, "canonical", list)
 

@@ -113,7 +113,7 @@ def _a_renewal_that_resurrects_a_lost_lease() -> Iterator[Patches]:
     yield patch.object(steps, "_renewed", renewed)
 
 
-@mutant(1500)
+@mutant(800)
 def _a_renewal_that_trusts_the_clock_it_read_before_it_stood_still() -> Iterator[Patches]:
     yield patch.object(
         Hold, "valid", lambda self, now: self.state == "held" and now < self.deadline

@@ -162,6 +162,11 @@ class SimClient:
         if hold.end("lost", why):
             self._lost(hold)
 
+    def look_around(self) -> None:
+        """Somebody here asks of every lease whether it is still held."""
+        for belief in list(self.beliefs.values()):
+            self.world.look(belief)
+
     def extended(self, hold: Hold) -> None:
         """A renewal went through."""
         belief = self.beliefs.get(hold)

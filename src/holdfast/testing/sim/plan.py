@@ -144,7 +144,7 @@ def make_plan(options: Options) -> Plan:
         fates=(),
         incidents=(),
         cancels=0.15,
-        preempts=0.02,
+        preempts=0.03,
         beats_per_second=rng.choice((None, None, None, 50.0)),
         watch_late=rng.choice((0, ttls[0] // 6)),
         contention=rng.random() < 0.4,

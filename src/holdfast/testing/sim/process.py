@@ -159,7 +159,7 @@ class Process:
             self.wake(epoch, answer)
 
     def _stall(self) -> int:
-        """This thread stands still; until when."""
+        """This thread stands still; until when. Others of its client look around meanwhile."""
         client = self.client
         world, rng = client.world, self.op.rng
         until = client.trouble_until(world.t + world.pause_length(rng))
@@ -167,6 +167,7 @@ class Process:
         if rng.random() < 0.5:  # and so does the watch, for a little longer
             longer = until + int(rng.random() * world.plan.longest_ttl // 4)
             client.starved_until = client.trouble_until(longer, client.starved_until)
+        client.at(until, client.look_around)
         return until
 
     def _cancelled(self, effect: Any) -> bool:

@@ -135,8 +135,10 @@ class World:
         do(*args)
 
     def pause_length(self, rng: Random) -> int:
-        """For how long something stands still: often for longer than a ttl."""
-        return int(rng.random() * self.plan.longest_stall)
+        """For how long something stands still: about a ttl, or far longer than one."""
+        if rng.random() < 0.5:
+            return int(rng.random() * self.plan.longest_stall)
+        return int((0.5 + rng.random() * 0.6) * self.plan.ttls[0])
 
     # --- the run ------------------------------------------------------------------------------
 
