@@ -72,7 +72,8 @@ def _file_url(path: Path) -> str:
 def tell(message: str) -> None:
     """One line to the person at the terminal. Whether anybody reads it must not matter."""
     with suppress(OSError, ValueError):
-        print(f"holdfast: {printable(redact(message))}", file=sys.stderr, flush=True)  # noqa: T201
+        sys.stderr.write(f"holdfast: {printable(redact(message))}\n")  # in one piece
+        sys.stderr.flush()
 
 
 def printable(text: str) -> str:

@@ -69,9 +69,10 @@ class Supervisor:
                 tell(f"process group {child.pid} could not be killed and may still run")
 
     def _tell_lost(self) -> None:
-        lease = self._lease
-        why = lease.hold.why or "it could not be renewed in time"
-        tell(f"lost the lease on {lease.key!r}: {why}. Stopping the command.")
+        key = self._lease.key
+        why = self._lease.hold.why.removeprefix(f"The lease on {key!r} is lost: ").rstrip(".")
+        why = why or "it could not be renewed in time"
+        tell(f"lost the lease on {key!r}: {why}. Stopping the command.")
 
     def _pass_on(self) -> None:
         for signum in self._inbox.take():

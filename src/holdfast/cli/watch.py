@@ -125,7 +125,8 @@ def _screen(locks: Locks, prefix: str, height: int) -> Any:
 
     from holdfast.cli.render import lock_table, plain, time_of
 
-    title = f"{time_of(datetime.now(UTC))}  locks under {prefix!r}" if prefix else "locks"
+    which = f"locks under {prefix!r}" if prefix else "locks"
+    title = f"{time_of(datetime.now(UTC))}  {which}"
     try:
         found = list(_look(locks, prefix).values())
     except (Unavailable, OutcomeUnknown) as trouble:
