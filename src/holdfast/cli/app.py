@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -27,8 +28,18 @@ COMMANDS: dict[str, str] = {
 }
 
 
+class ReaderLeft(Exception):
+    """Whoever read our output has gone."""
+
+
 class LazyGroup(click.Group):
     """Knows its commands by name, and imports them on use."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as exc:
+            raise ReaderLeft from exc  # click would make a plain failure of it
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -78,7 +89,7 @@ def call(args: Sequence[str] | None = None) -> int:
     except HoldfastError as exc:
         tell(_one_line(exc))
         return codes.code_of(exc)
-    except BrokenPipeError:
+    except ReaderLeft:
         _drop_stdout()
         return codes.SIGNALLED + 13
     except Exception as exc:

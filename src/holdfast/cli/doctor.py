@@ -65,7 +65,7 @@ class Report(Struct, frozen=True):
 @as_json("One JSON object.")
 @shared
 @click.pass_context
-def doctor(ctx: click.Context, trips: int, as_json: bool) -> int:
+def doctor(ctx: click.Context, trips: int, json: bool) -> int:
     """Examine the store: round trips, clock, permissions, and what it guarantees.
 
     Works on a scratch key of its own and removes it.
@@ -73,7 +73,7 @@ def doctor(ctx: click.Context, trips: int, as_json: bool) -> int:
     from holdfast.cli.render import print_json
 
     report = examine(connected(ctx), trips)
-    if as_json:
+    if json:
         print_json(report)
     else:
         _print(report)

@@ -10,11 +10,18 @@ from holdfast.cli.params import as_json, option, shared
 
 @click.command()
 @click.argument("prefix", default="")
-@option("-a", "--all", "free", is_flag=True, help="The free ones too, while they are remembered.")
+@option(
+    "-a",
+    "--all",
+    "free",
+    envvar="HOLDFAST_LS_ALL",
+    is_flag=True,
+    help="The free ones too, while they are remembered.",
+)
 @as_json("One JSON object per line and lock.")
 @shared
 @click.pass_context
-def ls(ctx: click.Context, prefix: str, free: bool, as_json: bool) -> None:
+def ls(ctx: click.Context, prefix: str, free: bool, json: bool) -> None:
     """List the locks whose keys start with PREFIX.
 
     Those that are held, or waited for. The list is written as it is read.
@@ -23,7 +30,7 @@ def ls(ctx: click.Context, prefix: str, free: bool, as_json: bool) -> None:
 
     with connected(ctx).locks() as locks:
         found = locks.list(prefix, free=free)
-        if as_json:
+        if json:
             for lock in found:
                 render.print_json(lock)
             return
@@ -40,13 +47,13 @@ def ls(ctx: click.Context, prefix: str, free: bool, as_json: bool) -> None:
 @as_json("One JSON object.")
 @shared
 @click.pass_context
-def show(ctx: click.Context, key: str, as_json: bool) -> None:
+def show(ctx: click.Context, key: str, json: bool) -> None:
     """Show who holds the lock KEY and who waits for it, in the order of their turn."""
     from holdfast.cli import render
 
     with connected(ctx).locks() as locks:
         lock = locks.show(key)
-    if as_json:
+    if json:
         render.print_json(lock)
         return
     out = render.console()

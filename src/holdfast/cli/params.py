@@ -71,7 +71,7 @@ def shared(command: F) -> F:
 
 def as_json(what: str) -> Callable[[F], F]:
     """`--json`."""
-    return option("--json", "as_json", is_flag=True, help=what)
+    return option("--json", is_flag=True, help=what)
 
 
 def _set(ctx: click.Context, param: click.Parameter, value: Any) -> None:

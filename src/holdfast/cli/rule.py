@@ -25,7 +25,7 @@ NOBODYS_FENCE = 0
 @as_json("One JSON object per line and evicted holder.")
 @shared
 @click.pass_context
-def evict(ctx: click.Context, key: str, fence: int | None, yes: bool, as_json: bool) -> int:
+def evict(ctx: click.Context, key: str, fence: int | None, yes: bool, json: bool) -> int:
     """Throw out whoever holds the lock KEY.
 
     They learn it when they next renew, and may write until then: what they write carries an
@@ -50,7 +50,7 @@ def evict(ctx: click.Context, key: str, fence: int | None, yes: bool, as_json: b
             return codes.NO
         evicted = [out for one in holders for out in locks.evict(key, fence=one.fence)]
     for holder in evicted:
-        if as_json:
+        if json:
             print_json(holder)
         else:
             tell(f"evicted {holder_line(holder)}")
@@ -88,7 +88,7 @@ def _agreed(yes: bool, question: str) -> bool:
 @as_json("One JSON object with the number.")
 @shared
 @click.pass_context
-def purge(ctx: click.Context, prefix: str, older_than: float, as_json: bool) -> None:
+def purge(ctx: click.Context, prefix: str, older_than: float, json: bool) -> None:
     """Drop the records of locks under PREFIX that nobody has used for a while.
 
     A record stays after its lock was released so that the fence goes on growing; after a
@@ -98,7 +98,7 @@ def purge(ctx: click.Context, prefix: str, older_than: float, as_json: bool) -> 
 
     with connected(ctx).locks() as locks:
         dropped = locks.purge(prefix, older_than=older_than)
-    if as_json:
+    if json:
         print_json({"dropped": dropped})
     else:
         click.echo(f"Dropped {dropped} record{'' if dropped == 1 else 's'}.")

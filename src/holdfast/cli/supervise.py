@@ -66,7 +66,7 @@ class Supervisor:
             tell(f"it did not stop within {self._grace_s:g} s: killing it")
             child.signal(signal.SIGKILL)
             if not self._all_gone_within(AFTER_KILL_S):
-                tell(f"process group {child.pid} could not be killed and may still run")
+                tell(f"process group {child.pid} is still there, though it was killed")
 
     def _tell_lost(self) -> None:
         key = self._lease.key

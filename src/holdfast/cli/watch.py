@@ -37,7 +37,7 @@ class Change(Struct, frozen=True):
 @as_json("One JSON object per line and change, beginning with what is held now.")
 @shared
 @click.pass_context
-def watch(ctx: click.Context, prefix: str, interval: float, as_json: bool) -> int:
+def watch(ctx: click.Context, prefix: str, interval: float, json: bool) -> int:
     """Watch the locks whose keys start with PREFIX, until Ctrl-C.
 
     On a terminal as a table, elsewhere as one line per change.
@@ -47,7 +47,7 @@ def watch(ctx: click.Context, prefix: str, interval: float, as_json: bool) -> in
     interval = max(interval, SHORTEST_INTERVAL_S)
     with connected(ctx).locks() as locks:
         try:
-            if as_json:
+            if json:
                 for change in changes(locks, prefix, interval):
                     render.print_json(change)
             elif (out := render.console()).is_terminal:
