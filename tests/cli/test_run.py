@@ -144,6 +144,7 @@ def test_verbose_shows_the_log(holdfast: Program) -> None:
 
 BAD = {
     "no command": ("run", "k"),
+    "no dashes": ("run", "k", "true"),
     "nothing after the dashes": ("run", "k", "--"),
     "no key": ("run", "--", "true"),
     "two keys": ("run", "a", "b", "--", "true"),
@@ -207,3 +208,19 @@ def test_ignored_signals_stay_ignored(holdfast: Program, tmp_path: Path) -> None
     command = ("sh", "-c", "touch started; kill -HUP $PPID; kill -HUP $$; exit 5")
     started = holdfast.start("run", "k", "--", *command, prefix=("nohup",))
     assert started.code() == 5
+
+
+def test_closed_standard_files(holdfast: Program) -> None:
+    """Started with everything closed, it still runs its command, which finds them open."""
+    close = 'exec "$@" <&- >&- 2>&-'
+    command = ("sh", "-c", "echo out && echo err >&2 && touch ran")
+    started = holdfast.start("run", "k", "--", *command, prefix=("sh", "-c", close, "sh"))
+    assert started.code() == 0
+    assert (holdfast.folder / "ran").exists()
+
+
+def test_no_arguments(holdfast: Program) -> None:
+    """Without a command there is help, and the code says that nothing was done."""
+    done = holdfast()
+    assert (done.returncode, done.stdout) == (codes.USAGE, "")
+    assert done.stderr.startswith("Usage: holdfast ")

@@ -22,7 +22,7 @@ child = len(sys.argv) == 3 and os.spawnlp(
 )
 print(sys.argv[1], "ready", flush=True)
 while True:
-    signal.pause()
+    time.sleep(0.02)  # not pause(): a signal just before it would be heard only with the next
 """
 
 

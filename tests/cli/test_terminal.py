@@ -64,15 +64,17 @@ class Screen:
             self.process.wait()
         os.close(self.keyboard)
 
-    def _read(self) -> None:
+    def _read(self) -> bool:
+        """Take in what was written; never true."""
         while select.select([self.keyboard], [], [], 0)[0]:
             try:
                 data = os.read(self.keyboard, 65536)
             except OSError:  # the other end is closed
-                return
+                return False
             if not data:
-                return
+                return False
             self.text += data.decode(errors="replace")
+        return False
 
 
 @pytest.fixture

@@ -55,6 +55,7 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     epilog=codes.table(),
+    invoke_without_command=True,
     context_settings={
         "auto_envvar_prefix": "HOLDFAST",
         "help_option_names": ["-h", "--help"],
@@ -64,22 +65,29 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, "--version", message="%(prog)s %(version)s")
 @shared
-def app() -> None:
+@click.pass_context
+def app(ctx: click.Context) -> int:
     """Leases on named things: run a command under a lock, and look at the locks.
 
     \b
       holdfast run nightly -- ./backup.sh
       holdfast ls
     """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        return codes.USAGE
+    return codes.OK
 
 
 def call(args: Sequence[str] | None = None) -> int:
     """Run the command line; its exit code."""
     session = Session()
+    _open_standard_files()
     quiet_library()
     try:
         result = app.main(args, prog_name="holdfast", standalone_mode=False, obj=session)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return result if isinstance(result, int) else codes.OK
     except click.Abort:
         return codes.SIGNALLED + 2
@@ -122,6 +130,17 @@ def _bug(exc: Exception, session: Session) -> int:
         traceback.print_exception(exc)
     tell(f"unexpected {type(exc).__name__}: {_one_line(exc)} (--verbose shows where)")
     return codes.BUG
+
+
+def _open_standard_files() -> None:
+    """Started with one of them closed, a store's connection could get its number, and with
+    it whatever the command writes there."""
+    for fd in range(3):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
+            os.set_inheritable(fd, True)
 
 
 def _drop_stdout() -> None:

@@ -10,6 +10,7 @@ from holdfast.cli import codes
 from holdfast.cli.app import connected
 from holdfast.cli.params import DURATION, as_json, option, shared
 from holdfast.cli.session import tell
+from holdfast.cli.terminal import is_terminal
 from holdfast.errors import CorruptRecord
 from holdfast.sync import Locks
 from holdfast.views import HolderInfo
@@ -76,7 +77,7 @@ def _mend(locks: Locks, key: str, yes: bool, corrupt: CorruptRecord) -> int:
 def _agreed(yes: bool, question: str) -> bool:
     if yes:
         return True
-    if not sys.stdin.isatty():
+    if not is_terminal(sys.stdin):
         tell("there is nobody to ask: say --yes")
         return False
     return click.confirm(question, err=True)

@@ -41,6 +41,8 @@ class RunCommand(click.Command):
             cut = args.index("--")
             ctx.meta[_COMMAND] = tuple(args[cut + 1 :])
             args = args[:cut]
+        elif not ctx.resilient_parsing and not {"-h", "--help"}.intersection(args):
+            raise _nothing_to_run(ctx)
         return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
@@ -165,9 +167,13 @@ def run(ctx: click.Context, /, **options: Any) -> int:
         return exc.code
 
 
+def _nothing_to_run(ctx: click.Context) -> click.UsageError:
+    return click.UsageError("Say what to run, after --: holdfast run KEY -- COMMAND...", ctx)
+
+
 def _check(ctx: click.Context, ask: Ask) -> None:
     if not ask.command:
-        raise click.UsageError("Say what to run, after --: holdfast run KEY -- COMMAND...", ctx)
+        raise _nothing_to_run(ctx)
     for way in ("join", "take"):
         if getattr(ask, way) is not None:
             for name in _FIXED_BY[way]:

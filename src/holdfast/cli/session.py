@@ -71,6 +71,8 @@ def _file_url(path: Path) -> str:
 
 def tell(message: str) -> None:
     """One line to the person at the terminal. Whether anybody reads it must not matter."""
+    if sys.stderr is None:
+        return
     with suppress(OSError, ValueError):
         sys.stderr.write(f"holdfast: {printable(redact(message))}\n")  # in one piece
         sys.stderr.flush()

@@ -45,7 +45,7 @@ class Terminal:
 
     def lend_unless_piped(self, group: int) -> None:
         """Give it to a command unasked, unless we are a part of a pipeline."""
-        if _is_terminal(sys.stdin) and _is_terminal(sys.stdout):
+        if is_terminal(sys.stdin) and is_terminal(sys.stdout):
             self.lend(group)
 
     def lend(self, group: int) -> bool:
@@ -91,7 +91,8 @@ def stop_with(signum: int) -> None:
     signal.signal(signum, before)
 
 
-def _is_terminal(stream: object) -> bool:
+def is_terminal(stream: object) -> bool:
+    """Whether a standard stream is one. It may be closed."""
     try:
         return bool(stream.isatty())  # type: ignore[attr-defined]
     except (AttributeError, ValueError):

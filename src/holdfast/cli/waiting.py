@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast import clock
 from holdfast.cli.session import printable, tell
+from holdfast.cli.terminal import is_terminal
 from holdfast.core import events
 from holdfast.core.acquiring import blocking
 from holdfast.core.records import Micros
@@ -55,7 +56,7 @@ def teller_for(*, waits: bool, quiet: bool, verbose: bool) -> Teller | None:
     """How to tell; None: not at all (with `--verbose` the log says it all)."""
     if not waits or quiet or verbose:
         return None
-    return SpinnerTeller() if sys.stderr.isatty() else LineTeller()
+    return SpinnerTeller() if is_terminal(sys.stderr) else LineTeller()
 
 
 def _tell_while_held(event: events.Event) -> None:
