@@ -18,11 +18,12 @@ HOLDFAST = [sys.executable, "-m", "holdfast"]
 PATIENCE_S = 15.0
 
 
-def until(true: Callable[[], Any], what: str = "it") -> Any:
+def until(true: Callable[[], Any], what: Callable[[], str] | str = "it") -> Any:
     """Poll until something is true; its value."""
     ends_at = time.monotonic() + PATIENCE_S
     while not (value := true()):
-        assert time.monotonic() < ends_at, f"{what} did not happen"
+        if time.monotonic() > ends_at:
+            raise AssertionError(f"{what if isinstance(what, str) else what()} did not happen")
         time.sleep(0.01)
     return value
 
@@ -63,7 +64,10 @@ class Started:
 
     def says(self, text: str) -> None:
         """Wait until it has written this."""
-        until(lambda: text in self.out + self.err, f"{text!r} in {self.out + self.err!r}")
+        until(
+            lambda: text in self.out + self.err,
+            lambda: f"{text!r} in {self.out + self.err!r}",
+        )
 
 
 class Program:

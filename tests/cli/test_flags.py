@@ -43,10 +43,13 @@ def test_all_commands_are_there() -> None:
 
 
 @pytest.mark.parametrize("name", commands())
-def test_every_flag_has_a_variable(holdfast: Program, name: str) -> None:
+def test_every_flag_has_a_variable(name: str) -> None:
     """Every flag has an environment variable, and the help shows it."""
-    text = " ".join(holdfast(*filter(None, (name,)), "--help").stdout.split())
-    for option in options(commands()[name]):
+    command = commands()[name]
+    top = click.Context(app, auto_envvar_prefix="HOLDFAST")
+    ctx = click.Context(command, parent=top, info_name=name) if name else top
+    text = " ".join(command.get_help(ctx).split())
+    for option in options(command):
         assert option.show_envvar
         assert option.allow_from_autoenv
         assert f"env var: {variable(name, option)}" in text
@@ -72,6 +75,12 @@ def test_every_flag_and_code_is_documented() -> None:
             assert f"`{max(option.opts, key=len)}" in page, option.opts
     for code in codes.MEANINGS:
         assert f"| `{code}` |" in page
+
+
+def test_every_listing_has_json() -> None:
+    """Whatever lists can do so for programs."""
+    for name in ("ls", "show", "watch", "evict", "purge", "doctor"):
+        assert any("--json" in option.opts for option in options(commands()[name]))
 
 
 def test_codes_are_in_the_help(holdfast: Program) -> None:

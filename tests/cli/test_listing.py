@@ -6,8 +6,6 @@ import json
 import signal
 import subprocess
 
-import pytest
-
 from holdfast.cli.watch import differences
 from holdfast.views import LockInfo
 from tests.cli.program import HOLDFAST, PATIENCE_S, Program, until
@@ -133,7 +131,8 @@ def test_renewals_are_no_change() -> None:
     assert change.change == "changed"
 
 
-@pytest.mark.parametrize("command", ["ls", "show", "watch", "evict", "purge", "doctor"])
-def test_every_listing_has_json(holdfast: Program, command: str) -> None:
-    """Whatever lists can do so for programs."""
-    assert "--json" in holdfast(command, "--help").stdout
+def test_prefix_that_is_no_text(holdfast: Program) -> None:
+    """A prefix that no key can have is a usage error."""
+    for command in ("ls", "watch", "purge"):
+        done = holdfast(command, "\udcff")
+        assert (done.returncode, done.stderr.count("\n")) == (64, 1)

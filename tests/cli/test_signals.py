@@ -15,12 +15,14 @@ NAMES = ("HUP", "INT", "QUIT", "USR1", "USR2", "WINCH")
 # Python and not sh: a shell runs its traps only between two commands.
 LISTENER = """
 import os, signal, sys, time
+def say(what):
+    os.write(1, f"{sys.argv[1]} {what}\\n".encode())  # in one piece: two write here
 for name in sys.argv[2].split():
-    signal.signal(getattr(signal, "SIG" + name), lambda n, _: print(sys.argv[1], n, flush=True))
+    signal.signal(getattr(signal, "SIG" + name), lambda n, _: say(n))
 child = len(sys.argv) == 3 and os.spawnlp(
     os.P_NOWAIT, sys.executable, sys.executable, "-c", sys.orig_argv[2], "child", sys.argv[2], "x"
 )
-print(sys.argv[1], "ready", flush=True)
+say("ready")
 while True:
     time.sleep(0.02)  # not pause(): a signal just before it would be heard only with the next
 """

@@ -50,7 +50,7 @@ class Screen:
 
     def shows(self, text: str) -> None:
         """Wait until this was written."""
-        until(lambda: self._read() or text in self.text, f"{text!r} in {self.text!r}")
+        until(lambda: self._read() or text in self.text, lambda: f"{text!r} in {self.text!r}")
         self.text = self.text.partition(text)[2]
 
     def code(self) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.app import connected
-from holdfast.cli.params import as_json, option, shared
+from holdfast.cli.params import PREFIX, as_json, option, shared
 
 
 @click.command()
-@click.argument("prefix", default="")
+@click.argument("prefix", type=PREFIX, default="")
 @option(
     "-a",
     "--all",

@@ -58,7 +58,21 @@ class NoteItem(ParamType):
         return name, text
 
 
+class Prefix(ParamType):
+    """What keys start with."""
+
+    name = "prefix"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            self.fail("It is not text in UTF-8.", param, ctx)
+        return str(value)
+
+
 DURATION = Duration()
+PREFIX = Prefix()
 NOTE_ITEM = NoteItem()
 
 

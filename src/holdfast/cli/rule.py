@@ -8,7 +8,7 @@ import click
 
 from holdfast.cli import codes
 from holdfast.cli.app import connected
-from holdfast.cli.params import DURATION, as_json, option, shared
+from holdfast.cli.params import DURATION, PREFIX, as_json, option, shared
 from holdfast.cli.session import tell
 from holdfast.cli.terminal import is_terminal
 from holdfast.errors import CorruptRecord
@@ -84,7 +84,7 @@ def _agreed(yes: bool, question: str) -> bool:
 
 
 @click.command()
-@click.argument("prefix", default="")
+@click.argument("prefix", type=PREFIX, default="")
 @option("--older-than", type=DURATION, default="1d", help="How long it must have been unused.")
 @as_json("One JSON object with the number.")
 @shared

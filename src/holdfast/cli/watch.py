@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from holdfast.cli import codes
 from holdfast.cli.app import connected
-from holdfast.cli.params import DURATION, as_json, option, shared
+from holdfast.cli.params import DURATION, PREFIX, as_json, option, shared
 from holdfast.cli.session import printable, tell
 from holdfast.errors import OutcomeUnknown, Unavailable
 from holdfast.sync import Locks
@@ -32,7 +32,7 @@ class Change(Struct, frozen=True):
 
 
 @click.command()
-@click.argument("prefix", default="")
+@click.argument("prefix", type=PREFIX, default="")
 @option("-i", "--interval", type=DURATION, default="1s", help="How often to look.")
 @as_json("One JSON object per line and change, beginning with what is held now.")
 @shared
