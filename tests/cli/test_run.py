@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import codes
+from holdfast.cli.app import call
 from tests.cli.program import Program, until
 
 PRINT_ENV = (
@@ -168,12 +169,23 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_input(holdfast: Program, name: str) -> None:
+def test_bad_input(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Bad input is one clear line and the usage code; nothing runs."""
-    done = holdfast(*BAD[name])
-    assert done.returncode == codes.USAGE, done
-    assert done.stderr.startswith("holdfast: ")
-    assert done.stderr.count("\n") == 1
+    monkeypatch.setenv("HOLDFAST_URL", f"sqlite://{tmp_path}/locks.db")
+    monkeypatch.setattr("holdfast.cli.app.quiet_library", lambda: None)
+    assert call(BAD[name]) == codes.USAGE
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("holdfast: ")
+    assert said.err.count("\n") == 1
+
+
+def test_bad_input_from_outside(holdfast: Program) -> None:
+    """The same as people see it."""
+    done = holdfast("run", "k", "--ttl", "soon", "--", "true")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (codes.USAGE, "", 1)
 
 
 def test_store_trouble(holdfast: Program) -> None:
