@@ -73,7 +73,7 @@ def test_stopped_command_hears_it_too(holdfast: Program) -> None:
 
 def test_max_hold(holdfast: Program) -> None:
     """After `--max-hold` the lease is not renewed any more, and the command is stopped."""
-    started = start(holdfast, "echo ready; exec sleep 60", "--max-hold", "200ms", ttl="500ms")
+    started = start(holdfast, "echo ready; exec sleep 60", "--max-hold", "500ms")
     assert started.code() == codes.LOST
 
 

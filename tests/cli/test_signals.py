@@ -51,7 +51,7 @@ def state(pid: int) -> str:
 
 def test_pause_and_resume(holdfast: Program) -> None:
     """A command that somebody stops keeps its lease; SIGCONT to Holdfast wakes it."""
-    args = ("run", "k", "--ttl", "300ms", "--", "sh", "-c", "echo $$ ready; exec sleep 60")
+    args = ("run", "k", "--ttl", "1", "--", "sh", "-c", "echo $$ ready; exec sleep 60")
     started = holdfast.start(*args)
     started.says("ready")
     command = int(started.out.split()[0])
@@ -60,7 +60,7 @@ def test_pause_and_resume(holdfast: Program) -> None:
     with holdfast.locks() as locks:
         # Nobody gets it, though its ttl passes several times over.
         with pytest.raises(AcquireTimeout):
-            locks.acquire("k", timeout=1)
+            locks.acquire("k", timeout=2)
     started.send(signal.SIGCONT)
     until(lambda: state(command) != "T")
     started.send(signal.SIGTERM)
@@ -69,7 +69,7 @@ def test_pause_and_resume(holdfast: Program) -> None:
 
 def test_stop_request_without_a_terminal(holdfast: Program) -> None:
     """SIGTSTP is passed on; Holdfast itself goes on and keeps the lease."""
-    args = ("run", "k", "--ttl", "300ms", "--", "sh", "-c", "echo $$ ready; exec sleep 60")
+    args = ("run", "k", "--", "sh", "-c", "echo $$ ready; exec sleep 60")
     started = holdfast.start(*args, prefix=("setsid",))
     started.says("ready")
     command = int(started.out.split()[0])

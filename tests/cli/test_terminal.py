@@ -145,7 +145,7 @@ def test_ctrl_z_and_back(shell: Screen, holdfast: Program) -> None:
 
 def test_ctrl_z_for_too_long(shell: Screen, holdfast: Program) -> None:
     """Stopped for longer than the ttl: the command is ended before it does anything more."""
-    shell.type("$HF run k --ttl 500ms -- sh -c 'echo ready; sleep 60; echo went on'\n")
+    shell.type("$HF run k --ttl 1 -- sh -c 'echo ready; sleep 60; echo went on'\n")
     shell.shows("ready\r\n")
     shell.type("\x1a")
     shell.shows("Stopped")

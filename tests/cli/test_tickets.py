@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from holdfast import AcquireTimeout
 from holdfast.cli import codes
 from tests.cli.program import HOLDFAST, Program
 
@@ -24,11 +25,17 @@ def test_join_from_the_environment(holdfast: Program) -> None:
 
 def test_join_keeps_it_alive(holdfast: Program) -> None:
     """The one who joined keeps the lease when its first holder is gone, and does not free it."""
+    wait = "echo ready; until [ -e go ]; do sleep 0.02; done"
+    with holdfast.locks() as first:
+        lease = first.acquire("k", ttl=2)
+        joined = holdfast.start("run", "k", "--join", lease.ticket, "--", "sh", "-c", wait)
+        joined.says("ready")
     with holdfast.locks() as locks:
-        lease = locks.acquire("k", ttl=1, keep=False)
-        args = ("run", "k", "--join", lease.ticket, "--", "sleep", "2")
-        assert holdfast(*args).returncode == 0
-        assert locks.try_acquire("k") is None
+        with pytest.raises(AcquireTimeout):
+            locks.acquire("k", timeout=3)
+        (holdfast.folder / "go").touch()
+        assert joined.code() == 0
+        assert locks.show("k").holders[0].fence == lease.fence
 
 
 def test_take(holdfast: Program) -> None:

@@ -71,7 +71,7 @@ def test_killed_holder_is_followed_within_the_ttl(holdfast: Program) -> None:
     first.send(signal.SIGKILL)
     killed_at = time.monotonic()
     assert second.code() == 0
-    assert time.monotonic() - killed_at < 3
+    assert time.monotonic() - killed_at < 5
     assert int(second.out) > int(first.out)
 
 
