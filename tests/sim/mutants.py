@@ -185,9 +185,7 @@ def _a_clock_reading_counted_from_after_the_reply() -> Iterator[Patches]:
 
 @mutant(400)
 def _a_clock_carried_on_without_regard_to_its_rate() -> Iterator[Patches]:
-    yield patch.object(
-        validity.Reading, "upper", lambda self, m: self.now.latest + m - self.sent
-    )
+    yield patch.object(validity.Reading, "upper", lambda self, m: self.now.latest + m - self.sent)
 
 
 # --- silence ----------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ class Supervisor:
 
     def _tell_lost(self) -> None:
         key = self._lease.key
-        why = self._lease.hold.why.removeprefix(f"The lease on {key!r} is lost: ").rstrip(".")
+        why = self._lease.hold.why
         why = why or "it could not be renewed in time"
         tell(f"lost the lease on {key!r}: {why}. Stopping the command.")
 
