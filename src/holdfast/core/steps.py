@@ -113,8 +113,9 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             at = witness.store_time(now)
         beat = attempt.take_beat() or (yield from Draw(BEAT_BYTES))
         stamp = Stamp(at, beat) if at is not None else Stamp((yield from WALL), beat, clocked=False)
-        dead = witness.dead(key, view.now, now)
-        decision = rules.decide(command, view.record, dead, stamp)
+        record = view.record
+        dead = witness.dead(key, view.now, now) if record.holders or record.queue else rules.nobody
+        decision = rules.decide(command, record, dead, stamp)
         if not proven and (
             decision.record is None or type(decision.verdict) not in _PROVEN_BY_SWAP
         ):
@@ -202,7 +203,7 @@ def _renewed(hold: Hold, attempt: Attempt, verdict: Verdict, got: Micros) -> Non
 
 
 def _lost(hold: Hold, why: str) -> LeaseLost:
-    return LeaseLost(f"The lease on {hold.key!r} is lost: {why}.", key=hold.key)
+    return LeaseLost(f"The lease on {hold.key!r} is lost: {why}.", key=hold.key, why=why)
 
 
 def renew_many_steps(witness: Witness, holds: Iterable[Hold]) -> Steps[list[HoldfastError | None]]:
