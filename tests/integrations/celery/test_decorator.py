@@ -77,7 +77,7 @@ def test_a_bound_task_and_a_function_as_key(app: Celery) -> None:
 def test_a_task_class(app: Celery) -> None:
     """The `run` of a task class can be decorated."""
 
-    class Refresh(app.Task):  # type: ignore[name-defined,misc]
+    class Refresh(app.Task):  # type: ignore[misc]
         name = "refresh"
 
         @exclusive(key="refresh:{item}")

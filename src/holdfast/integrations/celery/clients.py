@@ -100,7 +100,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_in_child)
 
 
-@signals.worker_process_shutdown.connect
-@signals.worker_shutdown.connect
 def _close(**_: Any) -> None:
     _mine.close()
+
+
+signals.worker_process_shutdown.connect(_close)
+signals.worker_shutdown.connect(_close)

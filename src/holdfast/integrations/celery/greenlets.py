@@ -37,10 +37,12 @@ def _patched_by_eventlet() -> bool:
     return patcher is not None and bool(patcher.is_monkey_patched("thread"))
 
 
-@signals.worker_init.connect
 def _refuse_at_start(**_: Any) -> None:
     try:
         refuse_greenlets()
     except GreenletsUnsupported as refused:
         # Celery logs and forgets what a signal handler raises, unless it ends the program.
         raise SystemExit(f"holdfast: {refused}") from None
+
+
+signals.worker_init.connect(_refuse_at_start)

@@ -1,0 +1,236 @@
+"""Replies that are lost on the way, with and without redis-py's own retries."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError, LockNotOwnedError, TimeoutError
+from redis.retry import Retry
+
+from holdfast.dropin.redis_lock import Lock
+from tests.dropin.redis_lock.lab import Face, Lab, Whose
+from tests.engines.proxy import Mode, Proxy
+from tests.engines.redis import RedisServer
+
+LOST: list[Mode] = ["drop request", "drop reply", "cut reply", "reset"]
+SILENCE = 0.3
+
+
+def _lab(server: RedisServer, proxy: Proxy, whose: Whose, face: Face, retries: int) -> Lab:
+    retry = (Retry if face == "sync" else AsyncRetry)(NoBackoff(), retries)
+    lab = Lab(server.port, whose, face, socket_timeout=SILENCE, retry=retry)
+    lab.raw.flushdb()
+    lab.client = lab.new_client(proxy.port)
+    return lab
+
+
+@pytest.fixture(params=[0, 3], ids=["no retries", "3 retries"])
+def retries(request: pytest.FixtureRequest) -> int:
+    """How often the client tries again by itself."""
+    return int(request.param)
+
+
+@pytest.fixture
+def far(server: RedisServer, proxy: Proxy, face: Face, retries: int) -> Iterator[Lab]:
+    """Our locks behind a bad network."""
+    lab = _lab(server, proxy, "ours", face, retries)
+    yield lab
+    lab.close()
+
+
+def test_theirs_misses_a_lock_that_it_got(server: RedisServer, proxy: Proxy, face: Face) -> None:
+    """Why this matters: redis-py's retry finds its own token and calls it somebody else's."""
+    lab = _lab(server, proxy, "theirs", face, 3)
+    lab.do(lab.client.ping())
+    proxy.plan("cut reply", having=b"SET")
+    assert lab.do(lab.lock(timeout=10).acquire(blocking=False)) is False
+    assert lab.raw.exists("foo")
+    lab.close()
+
+
+@pytest.mark.parametrize("mode", LOST)
+def test_acquire(far: Lab, proxy: Proxy, mode: Mode) -> None:
+    """A lock that was got is known to be got; and it has its full time."""
+    lock = far.lock(timeout=10)
+    proxy.plan(mode, having=b"EVAL")
+    assert far.do(lock.acquire(blocking=False)) is True
+    assert proxy.lost == 1
+    assert far.raw.get("foo") == lock.local.token
+    assert far.raw.pttl("foo") > 8_000
+    assert far.do(far.lock(timeout=10).acquire(blocking=False)) is False
+
+
+@pytest.mark.parametrize("mode", LOST)
+def test_acquire_of_what_is_taken(far: Lab, proxy: Proxy, mode: Mode) -> None:
+    """A lost reply does not make somebody else's lock ours."""
+    far.raw.set("foo", "somebody else")
+    proxy.plan(mode, having=b"EVAL")
+    assert far.do(far.lock(timeout=10).acquire(blocking=False)) is False
+    assert far.raw.get("foo") == b"somebody else"
+
+
+@pytest.mark.parametrize("mode", LOST)
+def test_release(far: Lab, proxy: Proxy, mode: Mode) -> None:
+    """A release that was carried out is not "no longer owned"."""
+    lock = far.lock(timeout=10)
+    far.do(lock.acquire())
+    proxy.plan(mode, having=b"EVAL")
+    far.do(lock.release())
+    assert proxy.lost == 1
+    assert far.raw.get("foo") is None
+
+
+def test_release_that_finds_the_next_holder(far: Lab, proxy: Proxy) -> None:
+    """The reply is lost, somebody else gets in, and the second try leaves them alone."""
+    lock = far.lock(timeout=10)
+    far.do(lock.acquire())
+    proxy.plan("drop reply", having=b"EVAL")
+    patience = threading.Thread(target=_get_in, args=(far.raw,))
+    patience.start()
+    far.do(lock.release())
+    patience.join()
+    assert far.raw.get("foo") == b"next"
+
+
+def _get_in(client: Any) -> None:
+    while not client.set("foo", "next", nx=True):
+        pass
+
+
+@pytest.mark.parametrize("mode", LOST)
+@pytest.mark.parametrize("loses", [1, 2])
+def test_extend_adds_once(far: Lab, proxy: Proxy, mode: Mode, loses: int, retries: int) -> None:
+    """However often it is sent, the time is added once."""
+    lock = far.lock(timeout=10)
+    far.do(lock.acquire())
+    proxy.plan(mode, count=loses if retries else 1, having=b"EVAL")
+    assert far.do(lock.extend(30)) is True
+    assert 33_000 < far.raw.pttl("foo") <= 40_000
+
+
+def test_extend_adds_once_though_the_change_was_lost(far: Lab, proxy: Proxy) -> None:
+    """The second of its two trips is the one that must not be doubled."""
+    from holdfast.dropin.redis_lock.calls import MOVE
+
+    lock = far.lock(timeout=10)
+    far.do(lock.acquire())
+    far.do(lock.extend(1))  # so that Redis knows the script by its digest
+    proxy.plan("cut reply", having=MOVE.digest.encode())
+    assert far.do(lock.extend(30)) is True
+    assert proxy.lost == 1
+    assert 34_000 < far.raw.pttl("foo") <= 41_000
+
+
+@pytest.mark.parametrize("mode", LOST)
+def test_reacquire(far: Lab, proxy: Proxy, mode: Mode) -> None:
+    """It sets, and may be repeated."""
+    lock = far.lock(timeout=10)
+    far.do(lock.acquire())
+    far.raw.pexpire("foo", 5000)
+    proxy.plan(mode, having=b"EVAL")
+    assert far.do(lock.reacquire()) is True
+    assert far.raw.pttl("foo") > 8_000
+
+
+def test_a_token_that_others_may_have(far: Lab, proxy: Proxy) -> None:
+    """Finding a shared token proves nothing: better to wait for the ttl than to be two."""
+    proxy.plan("cut reply", having=b"EVAL")
+    assert far.do(far.lock(timeout=10).acquire(blocking=False, token="static")) is False
+
+
+def test_a_lost_lock_is_still_an_error(far: Lab, proxy: Proxy) -> None:
+    """Without a lost reply there is no excuse for a token that is gone."""
+    lock = far.lock(timeout=10)
+    far.do(lock.acquire())
+    far.raw.delete("foo")
+    with pytest.raises(LockNotOwnedError):
+        far.do(lock.release())
+
+
+@pytest.mark.parametrize("mode", LOST)
+def test_silence_and_another_try(far: Lab, proxy: Proxy, mode: Mode) -> None:
+    """When Redis stays silent that is an error; the next acquire finds out what became of it."""
+    lock = far.lock(timeout=60)
+    proxy.plan(mode, count=99, having=b"EVAL")
+    with pytest.raises((ConnectionError, TimeoutError)):
+        far.do(lock.acquire(blocking=False))
+    proxy.heal()
+    assert far.do(lock.acquire(blocking=False)) is True
+    assert far.do(lock.owned()) is True
+
+
+def test_silence_at_the_release(far: Lab, proxy: Proxy) -> None:
+    """A release that could not be sent can be tried again."""
+    lock = far.lock(timeout=60)
+    far.do(lock.acquire())
+    proxy.plan("reset", count=99, having=b"EVAL")
+    with pytest.raises(ConnectionError):
+        far.do(lock.release())
+    proxy.heal()
+    far.do(lock.release())
+    assert far.raw.get("foo") is None
+
+
+def test_a_forgotten_script(ours: Lab) -> None:
+    """SCRIPT FLUSH and restarts make Redis forget; it is told again."""
+    lock = ours.lock(timeout=10)
+    for call in (lock.acquire, lambda: lock.extend(1), lock.reacquire, lock.release):
+        ours.raw.script_flush()
+        ours.do(call())
+    assert ours.raw.get("foo") is None
+
+
+class Interrupted(BaseException):
+    """Like Ctrl-C."""
+
+
+def test_an_interrupt_in_the_middle(server: RedisServer, proxy: Proxy) -> None:
+    """A blocking acquire that is interrupted does not keep the lock."""
+
+    def interrupt(*_: object) -> None:
+        proxy.heal()
+        raise Interrupted
+
+    client = redis.Redis(port=proxy.port)
+    lab = Lab(server.port, "ours", "sync")
+    lab.raw.flushdb()
+    proxy.plan("drop reply", having=b"EVAL")
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        with pytest.raises(Interrupted):
+            client.lock("foo", lock_class=Lock).acquire()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert proxy.lost == 1
+    assert lab.raw.get("foo") is None
+    client.close()
+    lab.close()
+
+
+def test_a_cancellation_in_the_middle(server: RedisServer, proxy: Proxy) -> None:
+    """An asyncio acquire that is cancelled does not keep the lock."""
+    lab = Lab(server.port, "ours", "async")
+    lab.raw.flushdb()
+    lab.client = lab.new_client(proxy.port)
+
+    async def run() -> None:
+        proxy.plan("drop reply", having=b"EVAL")
+        task = asyncio.ensure_future(lab.lock().acquire())
+        while not lab.raw.exists("foo"):
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    lab.do(run())
+    assert lab.raw.get("foo") is None
+    lab.close()
