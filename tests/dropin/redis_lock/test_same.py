@@ -6,6 +6,7 @@ import inspect
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -132,7 +133,7 @@ def test_waiting_for_an_expiry(lab: Lab) -> None:
 def test_a_with_block(lab: Lab) -> None:
     """Held inside, free after."""
     lock = lab.lock(timeout=5)
-    inside: list[bytes | None] = []
+    inside: list[Any] = []
     assert lab.hold(lock, lambda: inside.append(lab.raw.get("foo"))) is lock
     assert inside[0] is not None
     assert lab.raw.get("foo") is None
@@ -242,11 +243,12 @@ def test_extend_of_what_is_no_longer_ours(lab: Lab, how: str, replace: bool) -> 
     """LockNotOwnedError; so it is when somebody took the end away."""
     lock = lab.lock(timeout=10)
     lab.do(lock.acquire(blocking=False))
-    {
+    happens: dict[str, Callable[[], Any]] = {
         "overwritten": lambda: lab.raw.set("foo", "a"),
         "gone": lambda: lab.raw.delete("foo"),
         "made endless": lambda: lab.raw.persist("foo"),
-    }[how]()
+    }
+    happens[how]()
     with pytest.raises(LockNotOwnedError, match="Cannot extend a lock that's no longer owned"):
         lab.do(lock.extend(10, replace_ttl=replace))
 
@@ -327,7 +329,12 @@ def test_the_same_calls(face: Face) -> None:
     # Their scripts hang on the class, bound to the first client that made a lock.
     ignored = {"register_scripts", "lua_release", "lua_extend", "lua_reacquire"}
     names = {name for name in vars(theirs) if not name.startswith("_") and name.islower()}
-    for name in sorted(names - ignored) + ["__init__"]:
+    for name in [*sorted(names - ignored), "__init__"]:
         original = list(inspect.signature(getattr(theirs, name)).parameters)
         own = list(inspect.signature(getattr(mine, name)).parameters)
         assert own[: len(original)] == original, name
+
+
+def test_the_same_type(face: Face) -> None:
+    """Code that asks for redis-py's lock gets one."""
+    assert issubclass(CLASSES["ours", face], CLASSES["theirs", face])

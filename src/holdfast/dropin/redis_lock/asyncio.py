@@ -12,6 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
+import redis.asyncio.lock
 from redis.exceptions import LockError, RedisError
 
 from holdfast.dropin.redis_lock import awire
@@ -40,8 +41,10 @@ GRACE_S = 5.0
 _cleaning: set[asyncio.Task[Any]] = set()  # asyncio itself keeps them only weakly
 
 
-class Lock(LockState):
+class Lock(LockState, redis.asyncio.lock.Lock):
     """A lock like `redis.asyncio.lock.Lock`: `client.lock("name", lock_class=Lock)`.
+
+    It is one by its type, for those who ask, and has nothing else of it.
 
     With options of its own: `lock_class=functools.partial(Lock, keep=True, push=True)`.
     """
@@ -124,15 +127,16 @@ class Lock(LockState):
 
     # --- what subclasses of redis-py's lock know --------------------------------------------
 
-    async def do_acquire(self, token: bytes) -> bool:
+    async def do_acquire(self, token: str | bytes) -> bool:
         """One try with this token."""
         since = await self._run(acquire_calls(self._wanting(None, False, None, token)))
         return since is not None
 
-    async def do_release(self, expected_token: bytes) -> None:
+    async def do_release(self, expected_token: str | bytes) -> None:
         """Free the lock that this token holds."""
-        self._end_renewal(expected_token)
-        freed = await self._run(release_calls(expected_token, self._channel()))
+        token = self._encode(expected_token)
+        self._end_renewal(token)
+        freed = await self._run(release_calls(token, self._channel()))
         self._check_owned(freed, "release")
 
     async def do_extend(self, additional_time: float, replace_ttl: bool) -> Literal[True]:

@@ -8,6 +8,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
+import redis.lock
 from redis.exceptions import LockError, RedisError
 
 from holdfast.dropin.redis_lock import wire
@@ -29,8 +30,10 @@ from holdfast.dropin.redis_lock.wire import UNSURE
 R = TypeVar("R")
 
 
-class Lock(LockState):
+class Lock(LockState, redis.lock.Lock):
     """A lock like `redis.lock.Lock`: `client.lock("name", timeout=30, lock_class=Lock)`.
+
+    It is one by its type, for those who ask, and has nothing else of it.
 
     With options of its own: `lock_class=functools.partial(Lock, keep=True, push=True)`.
     """
@@ -109,15 +112,16 @@ class Lock(LockState):
 
     # --- what subclasses of redis-py's lock know --------------------------------------------
 
-    def do_acquire(self, token: bytes) -> bool:
+    def do_acquire(self, token: str | bytes) -> bool:
         """One try with this token."""
         since = self._run(acquire_calls(self._wanting(None, False, None, token)))
         return since is not None
 
-    def do_release(self, expected_token: bytes) -> None:
+    def do_release(self, expected_token: str | bytes) -> None:
         """Free the lock that this token holds."""
-        self._end_renewal(expected_token)
-        freed = self._run(release_calls(expected_token, self._channel()))
+        token = self._encode(expected_token)
+        self._end_renewal(token)
+        freed = self._run(release_calls(token, self._channel()))
         self._check_owned(freed, "release")
 
     def do_extend(self, additional_time: float, replace_ttl: bool) -> Literal[True]:
