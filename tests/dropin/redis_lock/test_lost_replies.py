@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 import redis
 from redis.asyncio.retry import Retry as AsyncRetry
-from redis.backoff import NoBackoff
+from redis.backoff import AbstractBackoff, NoBackoff
 from redis.exceptions import ConnectionError, LockNotOwnedError, TimeoutError
 from redis.retry import Retry
 
 from holdfast.dropin.redis_lock import Lock, calls
 from tests.dropin.redis_lock.lab import Face, Lab, Whose
+from tests.engines.base import free_port
 from tests.engines.proxy import Mode, Proxy
 from tests.engines.redis import RedisServer
 
@@ -181,6 +182,27 @@ def test_silence_at_the_release(far: Lab, proxy: Proxy) -> None:
     proxy.heal()
     far.do(lock.release())
     assert far.raw.get("foo") is None
+
+
+class _CountingBackoff(AbstractBackoff):
+    """No pause, but counted; on the class, because connections copy it."""
+
+    count = 0
+
+    def compute(self, failures: int) -> float:
+        type(self).count += 1
+        return 0.0
+
+
+def test_nobody_there(face: Face) -> None:
+    """A server that is down is tried as often as the client says, and not that often again."""
+    _CountingBackoff.count = 0
+    retry = (Retry if face == "sync" else AsyncRetry)(_CountingBackoff(), 3)
+    lab = Lab(free_port(), "ours", face, retry=retry)
+    with pytest.raises(ConnectionError):
+        lab.do(lab.lock(timeout=5).acquire())
+    assert _CountingBackoff.count <= 3
+    lab.close()
 
 
 def test_a_forgotten_script(ours: Lab) -> None:

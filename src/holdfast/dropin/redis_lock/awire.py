@@ -9,7 +9,7 @@ from redis.asyncio.retry import Retry
 from redis.exceptions import NoScriptError
 
 from holdfast.dropin.redis_lock.calls import Reply, Script
-from holdfast.dropin.redis_lock.wire import ELSEWHERE, UNSURE, Doubt, policy_of
+from holdfast.dropin.redis_lock.wire import ELSEWHERE, UNSURE, Doubt, Unreachable, policy_of
 
 
 async def call(client: Any, script: Script, name: Any, args: tuple[Any, ...]) -> Reply:
@@ -24,11 +24,14 @@ async def call(client: Any, script: Script, name: Any, args: tuple[Any, ...]) ->
             raise
 
     try:
-        value = await policy_of(client, Retry).call_with_retry(attempt, _nothing)
-    except UNSURE:
-        if not doubt.cast:
-            raise
-        value = await attempt()
+        try:
+            value = await policy_of(client, Retry).call_with_retry(attempt, _nothing)
+        except UNSURE:
+            if not doubt.cast:
+                raise
+            value = await attempt()
+    except Unreachable as unreachable:
+        raise unreachable.error from None
     return Reply(value, doubt.cast)
 
 
@@ -64,7 +67,10 @@ async def _run_on_server(
     client: Any, script: Script, key_and_args: tuple[Any, ...], doubt: Doubt
 ) -> Any:
     pool = client.connection_pool
-    connection = await pool.get_connection()
+    try:
+        connection = await pool.get_connection()
+    except UNSURE as error:
+        raise Unreachable(error) from None
     try:
         try:
             return await _exchange(connection, ("EVALSHA", script.digest, 1, *key_and_args), doubt)

@@ -119,6 +119,7 @@ class LockState:
     # --- what the answers do ----------------------------------------------------------------
 
     def _got(self, wanting: Wanting) -> None:
+        self._end_renewal(self.local.token)  # of one that was lost and never released
         self.local.token = wanting.token
         self.local.unsettled = None
 
@@ -130,12 +131,11 @@ class LockState:
         """Renew it in the background."""
         assert wanting.ttl_ms is not None
         beat = partial(renew, wanting.token, wanting.ttl_ms)
-        self._holds = {token: hold for token, hold in self._holds.items() if hold.state == "held"}
         self._holds[wanting.token] = renewals().keep(self, wanting.ttl_ms, since, beat)
 
-    def _end_renewal(self, token: bytes) -> None:
+    def _end_renewal(self, token: bytes | None) -> None:
         """Before it is released: a renewal must not outlive it."""
-        hold = self._holds.pop(token, None)
+        hold = self._holds.pop(token, None) if token is not None else None
         if hold is not None:
             renewals().end(hold)
 

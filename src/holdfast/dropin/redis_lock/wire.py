@@ -29,6 +29,14 @@ UNSURE = (RedisConnectionError, RedisTimeoutError)
 ELSEWHERE = (MovedError, AskError, TryAgainError, ClusterDownError)
 
 
+class Unreachable(Exception):
+    """There was no connection to send anything on. Connecting has retries of its own."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 class Doubt:
     """Whether a try of this call left and got no reply."""
 
@@ -50,11 +58,14 @@ def call(client: Any, script: Script, name: Any, args: tuple[Any, ...]) -> Reply
             raise
 
     try:
-        value = policy_of(client, Retry).call_with_retry(attempt, lambda error: None)
-    except UNSURE:
-        if not doubt.cast:
-            raise
-        value = attempt()
+        try:
+            value = policy_of(client, Retry).call_with_retry(attempt, lambda error: None)
+        except UNSURE:
+            if not doubt.cast:
+                raise
+            value = attempt()
+    except Unreachable as unreachable:
+        raise unreachable.error from None
     return Reply(value, doubt.cast)
 
 
@@ -79,14 +90,17 @@ def _run_on_cluster(
         try:
             node = cluster.get_redis_connection(cluster.get_node_from_key(key_and_args[0]))
             return _run_on_node(node, script, key_and_args, doubt)
-        except ELSEWHERE:
+        except (*ELSEWHERE, Unreachable):
             pass  # redis-py follows it there
     return cluster.execute_command("EVAL", script.text, 1, *key_and_args)
 
 
 def _run_on_node(client: Any, script: Script, key_and_args: tuple[Any, ...], doubt: Doubt) -> Any:
     pool = client.connection_pool
-    connection = pool.get_connection()
+    try:
+        connection = pool.get_connection()
+    except UNSURE as error:
+        raise Unreachable(error) from None
     try:
         try:
             return _exchange(connection, ("EVALSHA", script.digest, 1, *key_and_args), doubt)
