@@ -43,9 +43,9 @@ def _wait(lab: Lab, seconds: float) -> None:
 
 def test_a_kept_lock_outlives_its_timeout(ours: Lab) -> None:
     """It is renewed while it is held, and not after."""
-    lock = ours.lock(timeout=1.0, keep=True)
+    lock = ours.lock(timeout=1.5, keep=True)
     assert ours.do(lock.acquire())
-    _wait(ours, 2.5)
+    _wait(ours, 3.2)
     assert ours.do(lock.owned()) is True
     assert lock.lost is False
     token = lock.local.token
@@ -80,10 +80,10 @@ def test_a_kept_lock_that_is_lost(ours: Lab, caplog: pytest.LogCaptureFixture) -
 
 def test_renewal_does_not_shorten(ours: Lab) -> None:
     """What `extend` has added stays."""
-    lock = ours.lock(timeout=0.5, keep=True)
+    lock = ours.lock(timeout=1.5, keep=True)
     ours.do(lock.acquire())
     ours.do(lock.extend(60))
-    _wait(ours, 0.6)
+    _wait(ours, 1.2)
     assert ours.raw.pttl("foo") > 50_000
     ours.do(lock.release())
 

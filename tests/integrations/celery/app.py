@@ -112,16 +112,22 @@ def runs_out_of_time(item: str) -> None:
 
 
 @app.task
-@exclusive(key="item:{item}", ttl=1.0)
-def runs_for_long(item: str) -> bool:
-    """Runs for several ttls."""
-    first = current_lease().remaining()
-    work("runs_for_long", 3.0)
-    return bool(current_lease().held and first > 0)
+@exclusive(key="item:{item}", ttl=60)
+def has_a_long_ttl(item: str, seconds: float) -> int:
+    """Would block others for long if nobody released its lock."""
+    return work("has_a_long_ttl", seconds)
 
 
 @app.task
-@exclusive(key="item:{item}", ttl=1.0)
+@exclusive(key="item:{item}", ttl=1.5)
+def runs_for_long(item: str) -> bool:
+    """Runs for several ttls."""
+    work("runs_for_long", 4.0)
+    return bool(current_lease().held)
+
+
+@app.task
+@exclusive(key="item:{item}", ttl=1.5)
 def yields_when_wanted(item: str) -> list[str]:
     """Works in small steps, until somebody waits for the lock."""
     lease = current_lease()
