@@ -41,7 +41,8 @@ def locks(url: str) -> Iterator[holdfast.Locks]:
 
 @pytest.fixture
 def app(url: str) -> Celery:
-    """An app whose tasks run at once, in this process."""
+    """An app whose tasks run at once, in this process. They are not to be shared: Celery
+    would give them to the apps of later tests as well."""
     app = Celery("decorator", set_as_current=False)
     app.conf.update(holdfast_url=url, task_always_eager=True, task_eager_propagates=True)
     return app
@@ -50,7 +51,7 @@ def app(url: str) -> Celery:
 def test_an_eager_task_holds_its_lock(app: Celery, locks: holdfast.Locks) -> None:
     """The key is made from the arguments and their defaults."""
 
-    @app.task
+    @app.task(shared=False)
     @exclusive(key="report:{year}-{month:02d}")
     def report(year: int, month: int = 1) -> str:
         (holder,) = locks.show("report:2026-01").holders
@@ -64,7 +65,7 @@ def test_an_eager_task_holds_its_lock(app: Celery, locks: holdfast.Locks) -> Non
 def test_a_bound_task_and_a_function_as_key(app: Celery) -> None:
     """With bind=True the task comes first; a key may be computed."""
 
-    @app.task(bind=True)
+    @app.task(bind=True, shared=False)
     @exclusive(key=lambda task, a, b: f"sum:{a + b}")
     def add(self: Any, a: int, b: int) -> str:
         assert self.request.id
@@ -91,7 +92,7 @@ def test_a_task_class(app: Celery) -> None:
 def test_a_direct_call_is_locked_too(app: Celery, locks: holdfast.Locks) -> None:
     """Calling the task like a function takes the lock, and a taken one is skipped."""
 
-    @app.task
+    @app.task(shared=False)
     @exclusive(key="k", busy="skip")
     def task() -> str:
         return str(current_lease().owner)
@@ -104,7 +105,7 @@ def test_a_direct_call_is_locked_too(app: Celery, locks: holdfast.Locks) -> None
 def test_wrong_arguments_are_seen_before_sending(app: Celery) -> None:
     """Celery still checks the call against the task's own signature."""
 
-    @app.task
+    @app.task(shared=False)
     @exclusive(key="k:{item}")
     def task(item: str) -> None: ...
 
@@ -116,7 +117,7 @@ def test_wrong_arguments_are_seen_before_sending(app: Celery) -> None:
 def test_shared_tasks_run_side_by_side(app: Celery, locks: holdfast.Locks) -> None:
     """mode and limit are those of `acquire`."""
 
-    @app.task
+    @app.task(shared=False)
     @exclusive(key="k", mode="shared", busy="raise")
     def read() -> str:
         return str(current_lease().mode)
@@ -128,11 +129,11 @@ def test_shared_tasks_run_side_by_side(app: Celery, locks: holdfast.Locks) -> No
 def test_a_timeout_before_it_counts_as_taken(app: Celery, locks: holdfast.Locks) -> None:
     """`timeout` is how long to wait first, whatever comes then."""
 
-    @app.task
+    @app.task(shared=False)
     @exclusive(key="k", busy="wait", timeout=0.1)
     def waits() -> None: ...
 
-    @app.task
+    @app.task(shared=False)
     @exclusive(key="k", busy="skip", timeout=0.1)
     def skips() -> None: ...
 
@@ -145,7 +146,7 @@ def test_a_timeout_before_it_counts_as_taken(app: Celery, locks: holdfast.Locks)
 def test_no_tokens_in_what_celery_stores(app: Celery, locks: holdfast.Locks) -> None:
     """The error of a busy task has no holders with tokens in it."""
 
-    @app.task
+    @app.task(shared=False)
     @exclusive(key="k", busy="raise")
     def task() -> None: ...
 
@@ -158,7 +159,7 @@ def test_no_tokens_in_what_celery_stores(app: Celery, locks: holdfast.Locks) -> 
 def test_a_lost_lease_fails_the_task(app: Celery, locks: holdfast.Locks) -> None:
     """A task that ended well without its lock is not a success."""
 
-    @app.task
+    @app.task(shared=False)
     @exclusive(key="k", ttl=0.3)
     def task() -> str:
         locks.evict("k")
@@ -174,7 +175,7 @@ def test_the_app_must_say_where_the_locks_are(app: Celery, monkeypatch: pytest.M
     monkeypatch.delenv("HOLDFAST_URL", raising=False)
     app.conf.holdfast_url = None
 
-    @app.task
+    @app.task(shared=False)
     @exclusive(key="k")
     def task() -> None: ...
 
@@ -190,7 +191,7 @@ def test_locks_or_a_function_that_makes_them(app: Celery, url: str) -> None:
         made.append(holdfast.connect(url, owner="made here"))
         return made[-1]
 
-    @app.task
+    @app.task(shared=False)
     @exclusive(key="k", locks=make)
     def task() -> None: ...
 
@@ -199,7 +200,7 @@ def test_locks_or_a_function_that_makes_them(app: Celery, url: str) -> None:
     assert len(made) == 1
     given = holdfast.connect(url)
 
-    @app.task
+    @app.task(shared=False)
     @exclusive(key="k", locks=given)
     def other() -> bool:
         return current_lease()._client is given._client
@@ -211,7 +212,7 @@ def test_locks_or_a_function_that_makes_them(app: Celery, url: str) -> None:
 def test_a_client_is_not_carried_over_a_fork(app: Celery) -> None:
     """A forked child makes a client of its own."""
 
-    @app.task
+    @app.task(shared=False)
     @exclusive(key="k")
     def task() -> int:
         return id(current_lease()._client)
@@ -236,7 +237,7 @@ def test_green_threads_are_refused(app: Celery, monkeypatch: pytest.MonkeyPatch)
         SimpleNamespace(is_module_patched=lambda name: True),
     )
 
-    @app.task
+    @app.task(shared=False)
     @exclusive(key="k")
     def task() -> None: ...
 
@@ -268,7 +269,7 @@ def test_mistakes_are_told_where_they_are_made(options: dict[str, Any], says: st
 def test_the_wrong_order_of_decorators(app: Celery) -> None:
     """@exclusive on top of @app.task would guard nothing."""
 
-    @app.task
+    @app.task(shared=False)
     def task() -> None: ...
 
     with pytest.raises(UsageError, match=r"under @app\.task"):
@@ -285,7 +286,7 @@ def test_async_functions_are_refused() -> None:
 
 
 def _handed(app: Celery, target: Any) -> Signature:
-    @app.task(name="hands")
+    @app.task(name="hands", shared=False)
     @exclusive(key="k")
     def hands() -> None:
         sent.append(hand_over_to(target, within=5))
@@ -321,7 +322,7 @@ def test_other_headers_stay(app: Celery) -> None:
 def test_a_ticket_for_another_lock(app: Celery, locks: holdfast.Locks) -> None:
     """A lease on one key does not open another."""
 
-    @app.task
+    @app.task(shared=False)
     @exclusive(key="k:{item}", take_from="ticket")
     def task(item: str, ticket: Any) -> None: ...
 
@@ -335,7 +336,7 @@ def test_a_ticket_for_another_lock(app: Celery, locks: holdfast.Locks) -> None:
 def test_a_late_ticket_means_to_queue_like_anybody(app: Celery, locks: holdfast.Locks) -> None:
     """Without late="fail", a ticket that was used is no obstacle."""
 
-    @app.task
+    @app.task(shared=False)
     @exclusive(key="k", take_from="ticket")
     def task(ticket: str) -> int:
         return int(current_lease().fence)
