@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from os import urandom
-from typing import Any, Protocol
+from typing import Any
 
 from holdfast import clock, forks, options
 from holdfast.core import events
@@ -14,7 +14,7 @@ from holdfast.core.commands import Claim, Free, Offer, Renew, Take
 from holdfast.core.events import Event
 from holdfast.core.holds import Attempt, Care, Hold
 from holdfast.core.records import SECOND, Micros
-from holdfast.core.steps import TOKEN_BYTES, renew_many_steps, renew_steps
+from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, renew_many_steps, renew_steps
 from holdfast.core.tickets import Ticket, seal, unseal
 from holdfast.core.witness import Witness
 from holdfast.drivers.keeping import KeeperRunner
@@ -31,12 +31,6 @@ PATIENCE: Micros = 5 * SECOND
 CALLBACK_THREADS = 4
 
 logger = logging.getLogger("holdfast")
-
-
-class LeaseFace(Protocol):
-    """What the client needs of a lease of either face."""
-
-    def told(self, what: str) -> None: ...
 
 
 class Client:
@@ -67,35 +61,31 @@ class Client:
         self.make_lease: Callable[[Hold], Any]
         self._waits = Terms(store_patience=self.store_patience)
         self._tries = Terms(0, store_patience=self.store_patience)
-        self._closed = False
-        self._generation = forks.register(self)
+        self.forked = False  # this process is a child of the one that made the client
+        self._unusable: type[HoldfastError] | None = None
+        forks.register(self)
         self.keeper = KeeperRunner(self.beat, store.facts.batch, self, beats_per_second)
 
     # --- is it usable -----------------------------------------------------------------------
 
-    @property
-    def forked(self) -> bool:
-        """Whether this process is a child of the one that made the client."""
-        return self._generation != forks.generation()
-
     def check_usable(self) -> None:
         """Raise unless this client can be used here."""
-        if self._generation != forks.generation():
-            raise ClientForked
-        if self._closed:
-            raise ClientClosed
+        if self._unusable is not None:
+            raise self._unusable
 
     def close(self) -> bool:
         """Stop the keeper. False: it was closed before, or is not ours."""
-        if self._closed or self.forked:
+        if self._unusable is not None:
             return False
-        self._closed = True
+        self._unusable = ClientClosed
         self.keeper.close()
         self.callbacks.close()
         return True
 
     def abandon(self) -> None:
-        """In a forked child."""
+        """In a forked child: everything here is the parent's."""
+        self.forked = True
+        self._unusable = ClientForked
         self.store.abandon()
 
     # --- what callers ask for ---------------------------------------------------------------
@@ -107,17 +97,17 @@ class Client:
         """A checked claim with a token of its own."""
         self.check_usable()
         checked_mode, checked_limit = options.check_mode(mode, limit)
-        return Attempt(
-            options.check_key(key, self.facts.max_key_bytes),
-            Claim(
-                urandom(TOKEN_BYTES).hex(),
-                self.owner if owner is None else options.check_owner(owner),
-                checked_mode,
-                self.ttl if ttl is None else options.check_ttl(ttl),
-                checked_limit,
-                {} if note is None else options.check_note(note),
-            ),
+        drawn = urandom(TOKEN_BYTES + BEAT_BYTES).hex()
+        claim = Claim(
+            drawn[: 2 * TOKEN_BYTES],
+            self.owner if owner is None else options.check_owner(owner),
+            checked_mode,
+            self.ttl if ttl is None else options.check_ttl(ttl),
+            checked_limit,
+            {} if note is None else options.check_note(note),
         )
+        checked_key = options.check_key(key, self.facts.max_key_bytes)
+        return Attempt(checked_key, claim, drawn[2 * TOKEN_BYTES :])
 
     def terms(
         self, timeout: Seconds | None, fair: bool | None, keep: bool, max_hold: Seconds | None
@@ -193,10 +183,12 @@ class Client:
         """Make the lease and look after it."""
         lease = self.make_lease(hold)
         self.check_usable()
-        self.keeper.add(hold, lease)
+        self.keeper.add(hold)
         if self.on_event is not None or logger.isEnabledFor(logging.INFO):
             self.emit(
-                events.Acquired(hold.key, hold.owner, hold.fence, hold.mode, hold.waited, how)
+                events.Acquired(
+                    hold.key, hold.owner, hold.fence, hold.holder.mode, hold.waited, how
+                )
             )
         return lease
 
@@ -204,7 +196,7 @@ class Client:
         """End a hold. What is then to be done in the store; None: nothing."""
         if self.forked or not self.keeper.end(hold, "released"):
             return None
-        if not hold.may_release:
+        if not hold.care.may_release:
             self.ended(hold, "Left")
             return None
         attempt = Attempt(hold.key, Free(hold.token))
@@ -244,8 +236,9 @@ class Client:
     def check_held(self, hold: Hold) -> None:
         """Raise `LeaseLost` unless this is surely ours at this moment."""
         if not self.held(hold):
+            why = self.why(hold)
             raise LeaseLost(
-                f"The lease on {hold.key!r} is not yours: {self.why(hold)}.", key=hold.key
+                f"The lease on {hold.key!r} is not yours: {why}.", key=hold.key, why=why
             )
 
     def why(self, hold: Hold) -> str:
@@ -276,34 +269,33 @@ class Client:
 
     # --- what the keeper tells (see keeping.Listener) ---------------------------------------
 
-    def in_danger(self, hold: Hold, lease: LeaseFace | None) -> None:
+    def in_danger(self, hold: Hold) -> None:
         """Renewals have been failing."""
         remaining = max(0, hold.deadline - clock.monotonic())
         self.emit(events.InDanger(hold.key, hold.owner, hold.fence, remaining))
-        if lease is not None:
-            lease.told("danger")
+        self._tell(hold, "danger")
 
-    def out_of_danger(self, hold: Hold, lease: LeaseFace | None) -> None:
+    def out_of_danger(self, hold: Hold) -> None:
         """A renewal went through again."""
         self.emit(events.OutOfDanger(hold.key, hold.owner, hold.fence))
 
-    def lost(self, hold: Hold, lease: LeaseFace | None) -> None:
+    def lost(self, hold: Hold) -> None:
         """It is no longer ours. The lease is told first, then the log."""
-        if lease is not None:
-            lease.told("lost")
+        self._tell(hold, "lost")
         self.emit(events.Lost(hold.key, hold.owner, hold.fence, hold.why))
 
-    def wanted(self, hold: Hold, lease: LeaseFace | None) -> None:
+    def wanted(self, hold: Hold) -> None:
         """Somebody waits for it."""
         self.emit(events.Wanted(hold.key, hold.owner, hold.fence, hold.wanted))
-        if lease is not None:
-            lease.told("wanted")
+        self._tell(hold, "wanted")
 
     def dropped(self, hold: Hold) -> None:
         """Nobody refers to the lease any more."""
-        if hold.end("lost", "nobody kept a reference to it"):
-            why = "nobody kept a reference to its lease; it is not renewed any more"
-            self.emit(events.Lost(hold.key, hold.owner, hold.fence, why))
+        self.emit(events.Lost(hold.key, hold.owner, hold.fence, hold.why))
+
+    def _tell(self, hold: Hold, what: str) -> None:
+        if hold.signals is not None:
+            hold.signals.tell(what)
 
     def emit(self, event: Event) -> None:
         """Tell the log and the listener. A listener's mistake is logged, not passed on."""

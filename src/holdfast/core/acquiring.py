@@ -21,8 +21,8 @@ from holdfast.core.events import StoreTrouble, Waiting
 from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold
 from holdfast.core.records import SECOND, Holder, Micros
 from holdfast.core.rules import Party
-from holdfast.core.steps import FIRST_PAUSE, LONGEST_PAUSE, Answer, apply_steps, as_sure_as_we_are
-from holdfast.core.witness import Witness
+from holdfast.core.steps import FIRST_PAUSE, LONGEST_PAUSE, apply_steps, as_sure_as_we_are
+from holdfast.core.witness import View, Witness
 from holdfast.errors import (
     AcquireTimeout,
     Busy,
@@ -51,38 +51,26 @@ class Terms(Struct, frozen=True, gc=False):
     store_patience: Micros = 60 * SECOND  # how long the store may be in trouble
     care: Care = Care()
 
-    def announce_after(self) -> Micros | None:
-        """After how long a wait this claim queues; None: never."""
-        if self.fair is False or self.timeout == 0:
-            return None
-        return 0 if self.fair else ANNOUNCE_AFTER
+    def announce_at(self, now: Micros) -> Micros | None:
+        """When a claim that starts now takes a place in the queue; None: never."""
+        if self.fair is None:
+            return None if self.timeout == 0 else now + ANNOUNCE_AFTER
+        return now if self.fair and self.timeout != 0 else None
 
 
 class _Wait:
     """Where one claim stands while it is not yet granted."""
 
-    __slots__ = (
-        "announce_at",
-        "attempt",
-        "claim",
-        "ends_at",
-        "pause",
-        "started",
-        "told",
-        "trouble_since",
-    )
+    trouble_since: Micros | None = None
+    pause: Micros = FIRST_PAUSE
+    told: tuple[int, ...] | None = None  # the fences of the holders told of last
 
     def __init__(self, attempt: Attempt, terms: Terms, started: Micros, now: Micros) -> None:
-        assert isinstance(attempt.command, Claim)
         self.attempt = attempt
-        self.claim = attempt.command
+        self.claim: Claim = attempt.command  # type: ignore[assignment]
         self.started = started
         self.ends_at = None if terms.timeout is None else started + terms.timeout
-        after = terms.announce_after()
-        self.announce_at = None if after is None else now + after
-        self.trouble_since: Micros | None = None
-        self.pause = FIRST_PAUSE
-        self.told: tuple[int, ...] | None = None  # the fences of the holders told of last
+        self.announce_at = terms.announce_at(now)
 
     def claim_at(self, now: Micros) -> Claim:
         """The claim to send at this moment: from some time on it asks for a place in line."""
@@ -110,35 +98,36 @@ class _Wait:
 
 
 def acquire_steps(
-    witness: Witness, attempt: Attempt, terms: Terms, started: Micros | None = None
+    witness: Witness, attempt: Attempt, terms: Terms, now: Micros, started: Micros | None = None
 ) -> Steps[Hold]:
-    """Get the grant, or raise `Busy` (did not wait) or `AcquireTimeout` (waited in vain)."""
-    now = yield from NOW
+    """Get the grant, or raise `Busy` (did not wait) or `AcquireTimeout` (waited in vain).
+
+    `now` is the own clock's time; the timeout counts from `started`, or else from now.
+    """
     wait = _Wait(attempt, terms, now if started is None else started, now)
     while True:
         try:
-            answer = yield from apply_steps(witness, attempt, wait.claim_at(now), now)
+            verdict, view = yield from apply_steps(witness, attempt, wait.claim_at(now), now)
         except (Unavailable, OutcomeUnknown) as trouble:
             yield from _ride_out_steps(wait, terms, trouble)
             now = yield from NOW
             continue
-        wait.trouble_since = None
-        now = answer.got
-        verdict = answer.verdict
-        if isinstance(verdict, Granted):
+        now = view.got
+        if type(verdict) is Granted:
             hold = Hold(attempt.key, verdict, attempt.sent[verdict.holder.beat], terms.care)
             hold.waited = now - wait.started
             if hold.valid(now):
                 return hold
             yield from _give_back_steps(witness, wait, now)
-        elif isinstance(verdict, Blocked):
-            yield from _wait_turn_steps(witness, wait, terms, verdict, answer)
+        elif type(verdict) is Blocked:
+            yield from _wait_turn_steps(witness, wait, terms, verdict, view)
         else:
             assert isinstance(verdict, Mismatch)
             raise LimitMismatch(
                 f"{attempt.key!r} is being counted to {verdict.limit}, not to {wait.claim.limit}: "
                 f"all parties must name the same limit."
             )
+        wait.trouble_since = None
         now = yield from NOW
 
 
@@ -170,12 +159,12 @@ def _give_back_steps(witness: Witness, wait: _Wait, now: Micros) -> Steps[None]:
 
 
 def _wait_turn_steps(
-    witness: Witness, wait: _Wait, terms: Terms, blocked: Blocked, answer: Answer
+    witness: Witness, wait: _Wait, terms: Terms, blocked: Blocked, view: View
 ) -> Steps[None]:
     """Sleep until it may be our turn or there is something else to do; or time is up."""
-    key, now = wait.attempt.key, answer.got
+    key, now = wait.attempt.key, view.got
     before: tuple[Party, ...] = (*blocked.holders, *blocked.ahead)
-    frees_at = [witness.dead_from(key, party, answer.now, now) for party in before]
+    frees_at = [witness.dead_from(key, party, view.now, now) for party in before]
     yield from Emit(wait.waiting(blocked, now, min(frees_at, default=None)))
     if wait.out_of_time(now):
         raise _not_free(key, blocked, terms)
@@ -188,7 +177,7 @@ def _wait_turn_steps(
     if wait.ends_at is not None:
         wakes_at.append(wait.ends_at)
     at_most = max(SHORTEST_WAIT, min(wakes_at + frees_at) - now)
-    yield from Wait(key, answer.version, wait.claim.token, at_most)
+    yield from Wait(key, view.version, wait.claim.token, at_most)
 
 
 def _not_free(key: str, blocked: Blocked, terms: Terms) -> Busy:
@@ -227,7 +216,8 @@ def acquire_all_steps(
     started = yield from NOW
     holds = []
     for attempt in canonical(attempts):
-        hold = yield from acquire_steps(witness, attempt, terms, started)
+        now = yield from NOW
+        hold = yield from acquire_steps(witness, attempt, terms, now, started)
         holds.append(hold)
         yield from Keep(hold)
     now = yield from NOW

@@ -6,12 +6,12 @@ interrupt at any instruction leaves behind what is needed to clean up.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from holdfast.core.commands import Claim, Command, Free, Granted, Offer, Take
-from holdfast.core.records import Holder, Micros, Mode, Note, Waiter
+from holdfast.core.records import Holder, Micros, Record, Waiter
 from holdfast.core.validity import deadline
 
 State = Literal["held", "lost", "released", "handed over"]
@@ -33,17 +33,13 @@ class Hold:
 
     __slots__ = (
         "acquired",
+        "care",
         "deadline",
-        "fence",
-        "keep",
+        "holder",
         "key",
-        "limit",
-        "max_hold",
-        "may_release",
-        "mode",
-        "note",
-        "owner",
+        "lapsed",
         "renewed",
+        "signals",
         "state",
         "token",
         "ttl",
@@ -53,29 +49,36 @@ class Hold:
     )
 
     def __init__(self, key: str, granted: Granted, sent: Micros, care: Care) -> None:
-        holder = granted.holder
         self.key = key
+        self.holder = holder = granted.holder  # as it was granted
         self.token = holder.token
-        self.fence = holder.fence
-        self.owner = holder.owner
-        self.mode: Mode = holder.mode
-        self.limit = holder.limit
-        self.ttl: Micros = holder.ttl
-        self.note: Note = holder.note
+        self.ttl = ttl = holder.ttl
         self.wanted: tuple[Waiter, ...] = granted.wanted
-        self.acquired = sent
-        self.renewed = sent
-        self.deadline = deadline(sent, holder.ttl)
-        self.keep = care.keep
-        self.max_hold = care.max_hold
-        self.may_release = care.may_release
+        self.acquired = self.renewed = sent
+        self.deadline = deadline(sent, ttl)
+        self.care = care
         self.waited: Micros = 0  # how long the claim had to wait for it
+        self.lapsed = False  # somebody saw that its deadline had passed
         self.state: State = "held"
         self.why = ""
+        self.signals: Any = None  # whom a driver tells of its fate; nothing to the core
+
+    @property
+    def fence(self) -> int:
+        """Its fencing number."""
+        return self.holder.fence
+
+    @property
+    def owner(self) -> str:
+        """Who holds it, for people."""
+        return self.holder.owner
 
     def valid(self, now: Micros) -> bool:
-        """Whether this is surely ours at this moment."""
-        return self.state == "held" and now < self.deadline
+        """Whether this is surely ours at this moment. Once it is not, it never is again:
+        not even by a renewal whose thread stood still between its clock and this."""
+        if now >= self.deadline:
+            self.lapsed = True
+        return self.state == "held" and not self.lapsed
 
     def extend(self, holder: Holder, sent: Micros) -> None:
         """A renewal that was sent at this moment went through."""
@@ -99,16 +102,29 @@ class Hold:
 class Attempt:
     """One command on its way, from the first write to the answer."""
 
-    __slots__ = ("command", "doubted", "key", "sent", "touched", "unsettled")
+    __slots__ = ("command", "doubted", "first_beat", "key", "sent", "touched", "unsettled")
 
-    def __init__(self, key: str, command: Command) -> None:
+    def __init__(self, key: str, command: Command, first_beat: str = "") -> None:
         self.key = key
         self.command = command
+        self.first_beat = first_beat  # the nonce of the first write, if it was drawn before
         # When each write was sent, by its beat: the deadline is that of the one that landed.
         self.sent: dict[str, Micros] = {}
         self.touched = False  # something of ours may be in the store
         self.unsettled = False  # the outcome of the last write is not known
         self.doubted = False  # the outcome of some write was not known
+
+    def take_beat(self) -> str:
+        """The nonce for the next write; empty if one must be drawn."""
+        if type(self.command) is Free:
+            return "-"  # a write without a party in it needs none
+        beat, self.first_beat = self.first_beat, ""
+        return beat
+
+    def shows_in(self, record: Record) -> bool:
+        """Whether a write of ours landed after all: something below us sent it twice."""
+        parties: tuple[Holder | Waiter, ...] = (*record.holders, *record.queue)
+        return any(party.beat in self.sent for party in parties)
 
     def leftovers(self) -> tuple[str, ...]:
         """The tokens under which this may have left something in the store."""

@@ -5,10 +5,11 @@ unchanged under threads, asyncio and the simulator. How they work:
 
  1. `apply_steps` carries one command to the end: load, decide, swap. A conflict brings
     the record that is there instead, and the rules are asked again.
- 2. After an `OutcomeUnknown` it loads and looks for its own token. Every write has its
+ 2. After an `OutcomeUnknown` it loads and looks for its own token; after a second one it
+    is for the caller to try again, or to give up in time. Every write has its
     own `beat`; the deadline of a grant is that of the write that landed.
  3. What a client wrote last it remembers, so that the next swap goes without a load. A
-    remembered record is only good for a swap, which proves it; never for a refusal.
+    remembered record is only good for a swap, which proves it; never for an answer.
  4. State is changed between yields only. An interrupt may end a generator at any
     instruction: the attempt remembers what may be in the store, and `undo_steps` takes
     it out. Whoever runs steps with an attempt runs `undo_steps` if they do not succeed.
@@ -17,8 +18,7 @@ unchanged under threads, asyncio and the simulator. How they work:
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-from msgspec import Struct
+from typing import TypeAlias
 
 from holdfast.core import rules
 from holdfast.core.commands import (
@@ -32,7 +32,7 @@ from holdfast.core.commands import (
     Stamp,
     Verdict,
 )
-from holdfast.core.contract import Entry, Interval, Swapped, Version
+from holdfast.core.contract import Entry, Swapped
 from holdfast.core.effects import (
     NOW,
     WALL,
@@ -47,7 +47,7 @@ from holdfast.core.effects import (
 )
 from holdfast.core.events import StoreTrouble
 from holdfast.core.holds import Attempt, Care, Hold
-from holdfast.core.records import SECOND, Micros, Record
+from holdfast.core.records import EMPTY, SECOND, Micros, Record
 from holdfast.core.witness import View, Witness
 from holdfast.errors import (
     CorruptRecord,
@@ -66,15 +66,13 @@ FIRST_PAUSE: Micros = 20_000
 LONGEST_PAUSE: Micros = 2 * SECOND
 # Conflicts are the progress of others; a few in a row ask for a little distance.
 CONFLICTS_AT_FULL_SPEED = 4
+# Verdicts that come with a write: if a remembered record was stale, the write will not do.
+_PROVEN_BY_SWAP = frozenset({Granted, Freed})
 
 
-class Answer(Struct, frozen=True, gc=False):
-    """What became of a command, and the version and clock of the record it was about."""
-
-    verdict: Verdict
-    version: Version
-    now: Interval | None
-    got: Micros
+# What became of a command, and the record it was about (a scripted store shows no record,
+# only its version and clock).
+Answer: TypeAlias = tuple[Verdict, View]
 
 
 # --- one command ----------------------------------------------------------------------------
@@ -82,9 +80,7 @@ class Answer(Struct, frozen=True, gc=False):
 
 def look_steps(witness: Witness, key: str) -> Steps[View]:
     """Load a record and remember when."""
-    sent = yield from NOW
-    entry = yield from Load(key)
-    got = yield from NOW
+    entry, sent, got = yield from Load(key)
     return _view(witness, key, entry, sent, got)
 
 
@@ -105,6 +101,7 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
     key = attempt.key
     view = witness.recall(key)
     proven = False  # a view is proven by a reply; a recalled one only by its swap
+    unanswered = False
     conflicts = 0
     while True:
         at = witness.store_time(now)
@@ -114,25 +111,29 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             attempt.unsettled = False
             now = view.got
             at = witness.store_time(now)
-        clocked = at is not None
-        if at is None:
-            at = yield from WALL
-        beat = yield from Draw(BEAT_BYTES)
-        dead = witness.dead(key, view.now, now)
-        decision = rules.decide(command, view.record, dead, Stamp(at, beat, clocked))
-        if not proven and not isinstance(decision.verdict, (Granted, Freed)):
+        beat = attempt.take_beat() or (yield from Draw(BEAT_BYTES))
+        stamp = Stamp(at, beat) if at is not None else Stamp((yield from WALL), beat, clocked=False)
+        record = view.record
+        dead = witness.dead(key, view.now, now) if record.holders or record.queue else rules.nobody
+        decision = rules.decide(command, record, dead, stamp)
+        if not proven and (
+            decision.record is None or type(decision.verdict) not in _PROVEN_BY_SWAP
+        ):
             view = None
             continue
         if decision.record is None:
-            return Answer(decision.verdict, view.version, view.now, view.got)
+            return decision.verdict, view
         touched_before = attempt.touched
         attempt.sent[beat] = now
         attempt.touched = attempt.unsettled = True
         try:
-            outcome = yield from Swap(key, view.version, decision.record, decision.wake)
+            outcome, got = yield from Swap(key, view.version, decision.record, decision.wake)
         except OutcomeUnknown:
             attempt.doubted = True
             witness.forget(key)
+            if unanswered:  # twice in a row: whoever called knows how long to go on
+                raise
+            unanswered = True
             view = None
             now = yield from NOW
             continue
@@ -140,12 +141,11 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             attempt.touched, attempt.unsettled = touched_before, False
             raise
         attempt.unsettled = False
-        got = yield from NOW
         if isinstance(outcome, Swapped):
-            witness.read_clock(outcome.now, now)
-            witness.wrote(key, View(decision.record, outcome.version, outcome.now, got))
-            return Answer(decision.verdict, outcome.version, outcome.now, got)
-        attempt.touched = touched_before
+            view = View(decision.record, outcome.version, outcome.now, got)
+            witness.wrote(key, view, now)
+            return decision.verdict, view
+        attempt.touched = touched_before or attempt.shows_in(outcome.entry.record)
         witness.forget(key)
         view, proven = _view(witness, key, outcome.entry, now, got), True
         now = got
@@ -159,12 +159,12 @@ def _script_steps(
     witness: Witness, attempt: Attempt, command: Command, now: Micros
 ) -> Steps[Answer]:
     """The same in one trip, where the store knows the rules itself."""
-    beat = yield from Draw(BEAT_BYTES)
+    beat = attempt.take_beat() or (yield from Draw(BEAT_BYTES))
     touched_before = attempt.touched
     attempt.sent[beat] = now
     attempt.touched = attempt.unsettled = True
     try:
-        applied = yield from Apply(attempt.key, command, beat)
+        applied, got = yield from Apply(attempt.key, command, beat)
     except OutcomeUnknown:
         attempt.doubted = True
         raise
@@ -173,8 +173,7 @@ def _script_steps(
         raise
     attempt.unsettled = False
     witness.read_clock(applied.now, now)
-    got = yield from NOW
-    return Answer(applied.verdict, applied.version, applied.now, got)
+    return applied.verdict, View(EMPTY, applied.version, applied.now, got)
 
 
 def _step_back_steps() -> Steps[None]:
@@ -190,21 +189,21 @@ def renew_steps(witness: Witness, hold: Hold) -> Steps[None]:
     """One beat: extend the hold, or raise `LeaseLost` because it is somebody else's."""
     now = yield from NOW
     attempt = Attempt(hold.key, Renew(hold.token))
-    answer = yield from apply_steps(witness, attempt, attempt.command, now)
-    _renewed(hold, attempt, answer)
+    verdict, view = yield from apply_steps(witness, attempt, attempt.command, now)
+    _renewed(hold, attempt, verdict, view.got)
 
 
-def _renewed(hold: Hold, attempt: Attempt, answer: Answer) -> None:
-    if not isinstance(answer.verdict, Granted):
+def _renewed(hold: Hold, attempt: Attempt, verdict: Verdict, got: Micros) -> None:
+    if not isinstance(verdict, Granted):
         raise _lost(hold, "its record is gone: it was evicted, released elsewhere, or ran out")
-    if not hold.valid(answer.got):
+    if not hold.valid(got):
         raise _lost(hold, "its renewal came back too late")
-    hold.extend(answer.verdict.holder, attempt.sent[answer.verdict.holder.beat])
-    hold.wanted = answer.verdict.wanted
+    hold.extend(verdict.holder, attempt.sent[verdict.holder.beat])
+    hold.wanted = verdict.wanted
 
 
 def _lost(hold: Hold, why: str) -> LeaseLost:
-    return LeaseLost(f"The lease on {hold.key!r} is lost: {why}.", key=hold.key)
+    return LeaseLost(f"The lease on {hold.key!r} is lost: {why}.", key=hold.key, why=why)
 
 
 def renew_many_steps(witness: Witness, holds: Iterable[Hold]) -> Steps[list[HoldfastError | None]]:
@@ -215,8 +214,7 @@ def renew_many_steps(witness: Witness, holds: Iterable[Hold]) -> Steps[list[Hold
         beats.append((yield from _prepare_beat_steps(witness, hold, now)))
     ready = [beat for beat in beats if beat.swap is not None]
     swaps = tuple(beat.swap for beat in ready if beat.swap is not None)
-    outcomes = (yield from SwapMany(swaps)) if swaps else ()
-    got = yield from NOW
+    outcomes, got = (yield from SwapMany(swaps)) if swaps else ((), now)
     for beat, outcome in zip(ready, outcomes, strict=True):
         beat.landed(witness, outcome, now, got)
     results = []
@@ -228,24 +226,23 @@ def renew_many_steps(witness: Witness, holds: Iterable[Hold]) -> Steps[list[Hold
 class _Beat:
     """One renewal in a batch."""
 
-    __slots__ = ("answer", "attempt", "hold", "swap")
+    __slots__ = ("attempt", "got", "hold", "swap", "verdict")
 
     def __init__(self, hold: Hold) -> None:
         self.hold = hold
         self.attempt = Attempt(hold.key, Renew(hold.token))
         self.swap: Swap | None = None
-        self.answer: Answer | None = None
+        self.verdict: Verdict | None = None
+        self.got: Micros | None = None  # when it came back, if it was done
 
     def landed(self, witness: Witness, outcome: object, sent: Micros, got: Micros) -> None:
-        """The batch came back. What was not swapped leaves no answer, and is looked at."""
-        if self.swap is None or self.swap.record is None or not isinstance(outcome, Swapped):
+        """The batch came back. What was not done is looked at on its own."""
+        if not isinstance(outcome, Swapped) or self.swap is None or self.swap.record is None:
             witness.forget(self.hold.key)
-            self.answer = None
             return
-        assert self.answer is not None
-        witness.read_clock(outcome.now, sent)
-        witness.wrote(self.hold.key, View(self.swap.record, outcome.version, outcome.now, got))
-        self.answer = Answer(self.answer.verdict, outcome.version, outcome.now, got)
+        self.got = got
+        view = View(self.swap.record, outcome.version, outcome.now, got)
+        witness.wrote(self.hold.key, view, sent)
 
 
 def _prepare_beat_steps(witness: Witness, hold: Hold, now: Micros) -> Steps[_Beat]:
@@ -259,28 +256,31 @@ def _prepare_beat_steps(witness: Witness, hold: Hold, now: Micros) -> Steps[_Bea
         if decision.record is not None:
             beat.attempt.sent[stamp.beat] = now
             beat.swap = Swap(hold.key, view.version, decision.record)
-            beat.answer = Answer(decision.verdict, None, None, now)
+            beat.verdict = decision.verdict
     return beat
 
 
 def _finish_beat_steps(witness: Witness, beat: _Beat) -> Steps[HoldfastError | None]:
     try:
-        if beat.answer is None:
+        if beat.verdict is None or beat.got is None:
             yield from renew_steps(witness, beat.hold)
         else:
-            _renewed(beat.hold, beat.attempt, beat.answer)
+            _renewed(beat.hold, beat.attempt, beat.verdict, beat.got)
     except HoldfastError as trouble:
         return trouble
     return None
 
 
-def release_steps(witness: Witness, attempt: Attempt, until: Micros) -> Steps[bool]:
+def release_steps(witness: Witness, attempt: Attempt, now: Micros, until: Micros) -> Steps[bool]:
     """Free a hold. False: there was nothing left to free.
 
     The caller has ended the hold before, so that no beat outlives the release.
     """
-    answer = yield from _insist_steps(witness, attempt, "release", until)
-    return isinstance(answer.verdict, Freed) or attempt.doubted
+    try:
+        verdict, _ = yield from apply_steps(witness, attempt, attempt.command, now)
+    except (Unavailable, OutcomeUnknown):
+        verdict, _ = yield from _insist_steps(witness, attempt, "release", until)
+    return type(verdict) is Freed or attempt.doubted
 
 
 def undo_steps(witness: Witness, attempts: Iterable[Attempt], until: Micros) -> Steps[None]:
@@ -321,11 +321,10 @@ def as_sure_as_we_are(trouble: HoldfastError, attempt: Attempt) -> HoldfastError
 
 def enter_steps(witness: Witness, attempt: Attempt, care: Care, until: Micros) -> Steps[Hold]:
     """Use a ticket: join a shared lease (`Renew`) or take an offered one (`Take`)."""
-    answer = yield from _insist_steps(witness, attempt, "use a ticket", until)
-    if isinstance(answer.verdict, Granted):
-        sent = attempt.sent[answer.verdict.holder.beat]
-        hold = Hold(attempt.key, answer.verdict, sent, care)
-        if hold.valid(answer.got):
+    verdict, view = yield from _insist_steps(witness, attempt, "use a ticket", until)
+    if isinstance(verdict, Granted):
+        hold = Hold(attempt.key, verdict, attempt.sent[verdict.holder.beat], care)
+        if hold.valid(view.got):
             return hold
     raise TicketRefused(
         f"The ticket for {attempt.key!r} is of no use any more: the lease was released, "
@@ -335,8 +334,8 @@ def enter_steps(witness: Witness, attempt: Attempt, care: Care, until: Micros) -
 
 def offer_steps(witness: Witness, attempt: Attempt, until: Micros) -> Steps[None]:
     """Give a hold up for whoever brings the ticket. The caller has ended the hold before."""
-    answer = yield from _insist_steps(witness, attempt, "hand over", until)
-    if not isinstance(answer.verdict, Granted):
+    verdict, _ = yield from _insist_steps(witness, attempt, "hand over", until)
+    if not isinstance(verdict, Granted):
         raise LeaseLost(
             f"The lease on {attempt.key!r} cannot be handed over: it is lost.", key=attempt.key
         )
@@ -349,17 +348,16 @@ def evict_steps(witness: Witness, key: str, fence: int | None, until: Micros) ->
     """Throw holders out. A record that cannot be read is replaced by an empty one."""
     attempt = Attempt(key, Evict(fence))
     try:
-        answer = yield from _insist_steps(witness, attempt, "evict", until)
+        verdict, _ = yield from _insist_steps(witness, attempt, "evict", until)
     except CorruptRecord:
         yield from _replace_corrupt_steps(witness, key)
         return Evicted(())
-    assert isinstance(answer.verdict, Evicted)
-    return answer.verdict
+    assert isinstance(verdict, Evicted)
+    return verdict
 
 
 def _replace_corrupt_steps(witness: Witness, key: str) -> Steps[None]:
-    sent = yield from NOW
-    entry = yield from Load(key)
+    entry, sent, _ = yield from Load(key)
     if entry.fault is None:
         return
     witness.read_clock(entry.now, sent)
