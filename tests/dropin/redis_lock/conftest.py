@@ -8,8 +8,8 @@ from typing import cast
 import pytest
 
 from tests.dropin.redis_lock.lab import Face, Lab, Whose
+from tests.dropin.redis_lock.lossy import LossyProxy
 from tests.engines.base import require
-from tests.engines.proxy import Proxy
 from tests.engines.redis import RedisServer
 
 
@@ -54,7 +54,7 @@ def ours(server: RedisServer, face: Face) -> Iterator[Lab]:
 
 
 @pytest.fixture
-def proxy(server: RedisServer) -> Iterator[Proxy]:
+def proxy(server: RedisServer) -> Iterator[LossyProxy]:
     """A bad network on the way to the server."""
-    with Proxy(server.port) as proxy:
+    with LossyProxy(server.port) as proxy:
         yield proxy

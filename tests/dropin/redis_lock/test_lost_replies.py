@@ -17,8 +17,8 @@ from redis.retry import Retry
 
 from holdfast.dropin.redis_lock import Lock, calls
 from tests.dropin.redis_lock.lab import Face, Lab, Whose
+from tests.dropin.redis_lock.lossy import LossyProxy, Mode
 from tests.engines.base import free_port
-from tests.engines.proxy import Mode, Proxy
 from tests.engines.redis import RedisServer
 
 LOST: list[Mode] = ["drop request", "drop reply", "cut reply", "reset"]
@@ -27,7 +27,7 @@ SCRIPTS = [calls.ACQUIRE, calls.RELEASE, calls.EXPIRE, calls.LOOK, calls.MOVE]
 SILENCE = 0.3
 
 
-def _lab(server: RedisServer, proxy: Proxy, whose: Whose, face: Face, retries: int) -> Lab:
+def _lab(server: RedisServer, proxy: LossyProxy, whose: Whose, face: Face, retries: int) -> Lab:
     retry = (Retry if face == "sync" else AsyncRetry)(NoBackoff(), retries)
     lab = Lab(server.port, whose, face, socket_timeout=SILENCE, retry=retry)
     lab.raw.flushdb()
@@ -44,14 +44,16 @@ def retries(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture
-def far(server: RedisServer, proxy: Proxy, face: Face, retries: int) -> Iterator[Lab]:
+def far(server: RedisServer, proxy: LossyProxy, face: Face, retries: int) -> Iterator[Lab]:
     """Our locks behind a bad network."""
     lab = _lab(server, proxy, "ours", face, retries)
     yield lab
     lab.close()
 
 
-def test_theirs_misses_a_lock_that_it_got(server: RedisServer, proxy: Proxy, face: Face) -> None:
+def test_theirs_misses_a_lock_that_it_got(
+    server: RedisServer, proxy: LossyProxy, face: Face
+) -> None:
     """Why this matters: redis-py's retry finds its own token and calls it somebody else's."""
     lab = _lab(server, proxy, "theirs", face, 3)
     lab.do(lab.client.ping())
@@ -62,7 +64,7 @@ def test_theirs_misses_a_lock_that_it_got(server: RedisServer, proxy: Proxy, fac
 
 
 @pytest.mark.parametrize("mode", LOST)
-def test_acquire(far: Lab, proxy: Proxy, mode: Mode) -> None:
+def test_acquire(far: Lab, proxy: LossyProxy, mode: Mode) -> None:
     """A lock that was got is known to be got; and it has its full time."""
     lock = far.lock(timeout=10)
     proxy.plan(mode, having=b"EVAL")
@@ -74,7 +76,7 @@ def test_acquire(far: Lab, proxy: Proxy, mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("mode", CARRIED_OUT)
-def test_acquire_of_what_is_taken(far: Lab, proxy: Proxy, mode: Mode) -> None:
+def test_acquire_of_what_is_taken(far: Lab, proxy: LossyProxy, mode: Mode) -> None:
     """A lost reply does not make somebody else's lock ours."""
     far.raw.set("foo", "somebody else")
     proxy.plan(mode, having=b"EVAL")
@@ -83,7 +85,7 @@ def test_acquire_of_what_is_taken(far: Lab, proxy: Proxy, mode: Mode) -> None:
 
 
 @pytest.mark.parametrize("mode", LOST)
-def test_release(far: Lab, proxy: Proxy, mode: Mode) -> None:
+def test_release(far: Lab, proxy: LossyProxy, mode: Mode) -> None:
     """A release that was carried out is not "no longer owned"."""
     lock = far.lock(timeout=10)
     far.do(lock.acquire())
@@ -93,7 +95,7 @@ def test_release(far: Lab, proxy: Proxy, mode: Mode) -> None:
     assert far.raw.get("foo") is None
 
 
-def test_release_that_finds_the_next_holder(far: Lab, proxy: Proxy) -> None:
+def test_release_that_finds_the_next_holder(far: Lab, proxy: LossyProxy) -> None:
     """The reply is lost, somebody else gets in, and the second try leaves them alone."""
     lock = far.lock(timeout=10)
     far.do(lock.acquire())
@@ -112,7 +114,7 @@ def _get_in(client: Any) -> None:
 
 @pytest.mark.parametrize("mode", CARRIED_OUT)
 @pytest.mark.parametrize("trip", [calls.LOOK, calls.MOVE], ids=["look", "move"])
-def test_extend_adds_once(far: Lab, proxy: Proxy, mode: Mode, trip: calls.Script) -> None:
+def test_extend_adds_once(far: Lab, proxy: LossyProxy, mode: Mode, trip: calls.Script) -> None:
     """Whichever of its two trips is sent twice, the time is added once."""
     lock = far.lock(timeout=10)
     far.do(lock.acquire())
@@ -122,7 +124,7 @@ def test_extend_adds_once(far: Lab, proxy: Proxy, mode: Mode, trip: calls.Script
     assert 33_000 < far.raw.pttl("foo") <= 40_000
 
 
-def test_theirs_adds_twice(server: RedisServer, proxy: Proxy, face: Face) -> None:
+def test_theirs_adds_twice(server: RedisServer, proxy: LossyProxy, face: Face) -> None:
     """Why this matters, again."""
     lab = _lab(server, proxy, "theirs", face, 3)
     lock = lab.lock(timeout=10)
@@ -135,7 +137,7 @@ def test_theirs_adds_twice(server: RedisServer, proxy: Proxy, face: Face) -> Non
 
 
 @pytest.mark.parametrize("mode", CARRIED_OUT)
-def test_reacquire(far: Lab, proxy: Proxy, mode: Mode) -> None:
+def test_reacquire(far: Lab, proxy: LossyProxy, mode: Mode) -> None:
     """It sets, and may be repeated."""
     lock = far.lock(timeout=10)
     far.do(lock.acquire())
@@ -145,13 +147,13 @@ def test_reacquire(far: Lab, proxy: Proxy, mode: Mode) -> None:
     assert far.raw.pttl("foo") > 8_000
 
 
-def test_a_token_that_others_may_have(far: Lab, proxy: Proxy) -> None:
+def test_a_token_that_others_may_have(far: Lab, proxy: LossyProxy) -> None:
     """Finding a shared token proves nothing: better to wait for the ttl than to be two."""
     proxy.plan("cut reply", having=b"EVAL")
     assert far.do(far.lock(timeout=10).acquire(blocking=False, token="static")) is False
 
 
-def test_a_lost_lock_is_still_an_error(far: Lab, proxy: Proxy) -> None:
+def test_a_lost_lock_is_still_an_error(far: Lab, proxy: LossyProxy) -> None:
     """Without a lost reply there is no excuse for a token that is gone."""
     lock = far.lock(timeout=10)
     far.do(lock.acquire())
@@ -161,7 +163,7 @@ def test_a_lost_lock_is_still_an_error(far: Lab, proxy: Proxy) -> None:
 
 
 @pytest.mark.parametrize("mode", CARRIED_OUT)
-def test_silence_and_another_try(far: Lab, proxy: Proxy, mode: Mode) -> None:
+def test_silence_and_another_try(far: Lab, proxy: LossyProxy, mode: Mode) -> None:
     """When Redis stays silent that is an error; the next acquire finds out what became of it."""
     lock = far.lock(timeout=60)
     proxy.plan(mode, count=99, having=b"EVAL")
@@ -172,7 +174,7 @@ def test_silence_and_another_try(far: Lab, proxy: Proxy, mode: Mode) -> None:
     assert far.do(lock.owned()) is True
 
 
-def test_silence_at_the_release(far: Lab, proxy: Proxy) -> None:
+def test_silence_at_the_release(far: Lab, proxy: LossyProxy) -> None:
     """A release that could not be sent can be tried again."""
     lock = far.lock(timeout=60)
     far.do(lock.acquire())
@@ -218,7 +220,7 @@ class Interrupted(BaseException):
     """Like Ctrl-C."""
 
 
-def test_an_interrupt_in_the_middle(server: RedisServer, proxy: Proxy) -> None:
+def test_an_interrupt_in_the_middle(server: RedisServer, proxy: LossyProxy) -> None:
     """A blocking acquire that is interrupted does not keep the lock."""
 
     def interrupt(*_: object) -> None:
@@ -242,7 +244,7 @@ def test_an_interrupt_in_the_middle(server: RedisServer, proxy: Proxy) -> None:
     lab.close()
 
 
-def test_a_cancellation_in_the_middle(server: RedisServer, proxy: Proxy) -> None:
+def test_a_cancellation_in_the_middle(server: RedisServer, proxy: LossyProxy) -> None:
     """An asyncio acquire that is cancelled does not keep the lock."""
     lab = Lab(server.port, "ours", "async")
     lab.raw.flushdb()

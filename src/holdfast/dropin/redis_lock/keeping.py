@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ class Renewals:
     """The keeper's beats and news, for the locks of redis-py's kind."""
 
     def __init__(self) -> None:
-        self._renew: dict[Hold, tuple[Renew, Holder]] = {}
+        self._kept: dict[Hold, tuple[Renew, weakref.ref[Any]]] = {}
         self._runner = KeeperRunner(self._beat, 1, self, None)
 
     def keep(self, lock: Any, ttl_ms: int, since: float, renew: Renew) -> Hold:
@@ -37,55 +38,55 @@ class Renewals:
             ttl=max(1, ttl_ms * 1000), acquired_at=0, expires_at=0, beat="",
         )  # fmt: skip
         hold = Hold(_shown(lock.name), Granted(holder), int(since * SECOND), Care())
-        self._renew[hold] = renew, holder
-        self._runner.add(hold, lock)
+        drop = self._runner.drop
+        self._kept[hold] = renew, weakref.ref(lock, lambda _: drop(hold))
+        self._runner.add(hold)
         return hold
 
     def end(self, hold: Hold) -> None:
         """Renew it no more."""
         self._runner.end(hold, "released")
-        self._renew.pop(hold, None)
+        self._kept.pop(hold, None)
 
     def _beat(self, holds: Sequence[Hold]) -> Sequence[Exception | None]:
         return [self._beat_one(hold) for hold in holds]
 
     def _beat_one(self, hold: Hold) -> Exception | None:
-        known = self._renew.get(hold)
-        if known is None:
+        kept = self._kept.get(hold)
+        if kept is None:
             return None
-        renew, holder = known
+        renew, _ = kept
         sent = clock.monotonic()
         try:
             if not renew():
-                return LeaseLost("its key is gone, or has another token")
+                return LeaseLost(key=hold.key, why="its key is gone, or has another token")
         except Exception as trouble:
             logger.warning("The lock on %s was not renewed: %s", hold.key, trouble)
             return HoldfastError(str(trouble))
-        hold.extend(holder, sent)
+        hold.extend(hold.holder, sent)
         return None
 
     # --- what the keeper tells (see keeping.Listener) ---------------------------------------
 
-    def in_danger(self, hold: Hold, lease: Any) -> None:
+    def in_danger(self, hold: Hold) -> None:
         """Renewals have been failing."""
         logger.warning("The lock on %s is in danger: renewals have been failing", hold.key)
 
-    def out_of_danger(self, hold: Hold, lease: Any) -> None:
+    def out_of_danger(self, hold: Hold) -> None:
         """A renewal went through again."""
         logger.info("The lock on %s is out of danger", hold.key)
 
-    def lost(self, hold: Hold, lease: Any) -> None:
+    def lost(self, hold: Hold) -> None:
         """It is no longer ours."""
-        self._renew.pop(hold, None)
+        self._kept.pop(hold, None)
         logger.error("The lock on %s was lost: %s", hold.key, hold.why)
 
-    def wanted(self, hold: Hold, lease: Any) -> None:
+    def wanted(self, hold: Hold) -> None:
         """Locks of this kind have no queue."""
 
     def dropped(self, hold: Hold) -> None:
         """Nobody refers to the lock any more."""
-        self._renew.pop(hold, None)
-        hold.end("lost", "nobody kept a reference to it")
+        self._kept.pop(hold, None)
         logger.warning("The lock on %s is not renewed: nobody refers to it", hold.key)
 
 

@@ -19,7 +19,7 @@ from typing import Literal
 Mode = Literal["pass", "drop request", "drop reply", "cut reply", "reset"]
 
 
-class Proxy:
+class LossyProxy:
     """Listens on a port of its own and speaks to another one."""
 
     def __init__(self, target_port: int) -> None:
@@ -46,7 +46,7 @@ class Proxy:
         for each in (self._server, *self._sockets):
             _cut(each)
 
-    def __enter__(self) -> Proxy:
+    def __enter__(self) -> LossyProxy:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -76,7 +76,7 @@ class Proxy:
 class _Pair:
     """One connection and its way through."""
 
-    def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
+    def __init__(self, proxy: LossyProxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy = proxy
         self._client = client
         self._server = server
