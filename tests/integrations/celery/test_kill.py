@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
+
+import pytest
 
 from holdfast.integrations.celery import was_skipped
 from tests.integrations.celery import app as tasks
@@ -37,3 +41,18 @@ def test_killed_tasks_run_again_after_the_ttl(world: World, item: str) -> None:
         assert again["fence"] > begun["fence"]
         # One machine, one clock: the dead run's lease was valid for a ttl from its start.
         assert again["at"] - begun["at"] >= TTL * 0.95
+
+
+@pytest.mark.parametrize("how", [signal.SIGQUIT, signal.SIGTERM], ids=["cold", "warm"])
+def test_a_shutdown_releases(world: World, item: str, how: signal.Signals) -> None:
+    """A cold shutdown ends the running task, a warm one waits for it; both free its lock."""
+    worker = world.worker(name=item, queue=item, concurrency=1)
+    try:
+        worker.wait_until_ready()
+        tasks.has_a_long_ttl.apply_async((item, 50 if how == signal.SIGQUIT else 2), queue=item)
+        world.journal.wait_for("begin", key=f"item:{item}")
+        os.kill(worker.pid, how)
+        with world.locks.acquire(f"item:{item}", timeout=WITHIN):
+            assert world.journal.entries("end", key=f"item:{item}")
+    finally:
+        worker.stop()
