@@ -97,6 +97,8 @@ def test_a_forgotten_lock_is_not_renewed(ours: Lab) -> None:
     _until(lambda: ours.raw.get("foo") is None, ours)
 
 
+# Newer Pythons warn of what a fork does to threads, and that is what is tested.
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_renews_nothing(server: RedisServer) -> None:
     """The child of a holder neither renews nor loses its parent's lock."""
     client = redis.Redis(port=server.port)

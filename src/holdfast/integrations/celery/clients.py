@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from celery import signals
 
 import holdfast
-from holdfast.errors import BadOption
+from holdfast.errors import BadOption, ClientForked
 from holdfast.integrations.celery.greenlets import refuse_greenlets
 from holdfast.places import URL_VARIABLE
 from holdfast.stores.url import redact
@@ -61,13 +61,22 @@ _mine = Clients()
 def locks_for(app: Any, url: str | None, locks: LocksSource | None) -> holdfast.Locks:
     """The locks that a decorator names, or those of the app's settings."""
     if isinstance(locks, holdfast.Locks):
-        refuse_greenlets()
-        return locks
+        return _checked(locks)
     if locks is not None:
         return _mine.get(locks, locks)
     place = url or _url_of(app)
     options = dict(app.conf.get(OPTIONS_SETTING) or {}) if app is not None else {}
     return _mine.get(place, lambda: _connect(place, options))
+
+
+def _checked(locks: holdfast.Locks) -> holdfast.Locks:
+    refuse_greenlets()
+    if locks._client.forked:
+        raise ClientForked(
+            "The Locks of this task were made before the worker forked: give @exclusive a url, "
+            "or a function that makes them."
+        )
+    return locks
 
 
 def _url_of(app: Any) -> str:
@@ -83,7 +92,7 @@ def _url_of(app: Any) -> str:
 
 def _connect(place: str, options: dict[str, Any]) -> holdfast.Locks:
     locks = holdfast.connect(place, **options)
-    if locks.facts.reach == "process":
+    if locks.facts.reach == "process" and locks.facts.name != "null":
         logger.warning(
             "%s locks only within this process: worker processes do not see each other's locks",
             redact(place),

@@ -8,7 +8,8 @@
 
 One case is none of these: the holder may be this very task. A worker died and the broker
 delivered the message again before the ttl was over, or a retry came back before the first
-run had quite ended. Skipping would then lose the work for good, so it is tried again soon.
+run had quite ended. Skipping or failing would then lose the work for good, so the task
+comes again soon, whatever it does otherwise, until the lock is free.
 """
 
 from __future__ import annotations
@@ -70,12 +71,11 @@ class WhenTaken:
     def result(self, task: Any, taken: Busy) -> dict[str, Any]:
         """The task's result, or what Celery takes for one: `Retry`, `Ignore` or an error."""
         own = _own_run(task, taken)
+        if own is not None:
+            logger.info("An earlier delivery of this task may still run, so again soon: %s", taken)
+            _retry(task, taken, own.ttl / SECOND / BEATS_PER_TTL, NO_END)
         if task is None or self._busy in ("wait", "raise"):
             raise _shareable(taken) from None
-        if own is not None:
-            logger.info("%s: an earlier delivery of this task may still run; again soon", taken)
-            soon = own.ttl / SECOND / BEATS_PER_TTL
-            _retry(task, taken, soon, NO_END)
         if self._busy == "retry":
             _retry(task, taken, self._seconds(task.request.retries), self._max_retries)
         logger.info("Skipping %s: %s", task.name, taken)
