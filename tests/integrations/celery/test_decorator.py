@@ -275,6 +275,8 @@ def test_green_threads_are_refused(app: Celery, monkeypatch: pytest.MonkeyPatch)
         ({"key": "k", "busy": "sleep"}, "busy is one of"),
         ({"key": "k", "ttl": -1}, "ttl"),
         ({"key": "k", "countdown": "soon"}, "countdown"),
+        ({"key": "k", "timeout": -1}, "timeout"),
+        ({"key": "k", "max_hold": "long"}, "max_hold"),
         ({"key": "k", "mode": "sharde"}, "mode"),
         ({"key": "k", "late": "maybe"}, "late"),
         ({"key": "k", "take_from": "nobody"}, "take_from"),

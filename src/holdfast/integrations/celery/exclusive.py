@@ -72,9 +72,12 @@ def exclusive(
         raise BadOption(f"late is 'acquire' or 'fail', not {late!r}.")
     if url is not None and locks is not None:
         raise BadOption("Give url or locks, not both.")
-    acquiring = {"ttl": ttl, "mode": mode, "limit": limit, "fair": fair, "max_hold": max_hold}
-    _check(acquiring, note, hand_over)
     patience = timeout if timeout is not None or busy == "wait" else 0
+    acquiring = {
+        "ttl": ttl, "mode": mode, "limit": limit, "fair": fair,
+        "max_hold": max_hold, "timeout": patience,
+    }  # fmt: skip
+    _check(acquiring, note, hand_over)
     taken = WhenTaken(check_busy(busy), check_countdown(countdown), max_retries)
 
     def decorate(function: F) -> F:
@@ -86,7 +89,7 @@ def exclusive(
             app = current_app if task is None else task.app
             claim = _Claim(guard, task, locks_for(app, url, locks), args, kwargs)
             try:
-                lease = claim.enter({**acquiring, "timeout": patience})
+                lease = claim.enter(acquiring)
             except Busy as busy_lock:
                 return taken.result(task, busy_lock)
             with lease, Within(lease):
@@ -109,8 +112,9 @@ def _check(
     check_fair(acquiring["fair"])
     if acquiring["ttl"] is not None:
         check_ttl(acquiring["ttl"])
-    if acquiring["max_hold"] is not None:
-        micros(acquiring["max_hold"], "max_hold")
+    for name in ("max_hold", "timeout"):
+        if acquiring[name] is not None:
+            micros(acquiring[name], name)
     if note is not None:
         check_note(note)
     if not isinstance(hand_over, bool):
