@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from holdfast.stores.base import Store
 from holdfast.stores.registry import open_store
@@ -18,7 +18,8 @@ class _Default:
 
 
 DEFAULT: Final = _Default()
-Place = str | Store | None | _Default
+# A URL, an open store, None, or an object that a store can be opened on (an Engine, ...).
+Place: TypeAlias = Any
 
 
 def open_place(place: Place, options: dict[str, Any]) -> Store:
