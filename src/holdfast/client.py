@@ -14,7 +14,7 @@ from holdfast.core.commands import Claim, Free, Offer, Renew, Take
 from holdfast.core.events import Event
 from holdfast.core.holds import Attempt, Care, Hold
 from holdfast.core.records import SECOND, Micros
-from holdfast.core.steps import TOKEN_BYTES, renew_many_steps, renew_steps
+from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, renew_many_steps, renew_steps
 from holdfast.core.tickets import Ticket, seal, unseal
 from holdfast.core.witness import Witness
 from holdfast.drivers.keeping import KeeperRunner
@@ -67,35 +67,31 @@ class Client:
         self.make_lease: Callable[[Hold], Any]
         self._waits = Terms(store_patience=self.store_patience)
         self._tries = Terms(0, store_patience=self.store_patience)
-        self._closed = False
-        self._generation = forks.register(self)
+        self.forked = False  # this process is a child of the one that made the client
+        self._unusable: type[HoldfastError] | None = None
+        forks.register(self)
         self.keeper = KeeperRunner(self.beat, store.facts.batch, self, beats_per_second)
 
     # --- is it usable -----------------------------------------------------------------------
 
-    @property
-    def forked(self) -> bool:
-        """Whether this process is a child of the one that made the client."""
-        return self._generation != forks.generation()
-
     def check_usable(self) -> None:
         """Raise unless this client can be used here."""
-        if self._generation != forks.generation():
-            raise ClientForked
-        if self._closed:
-            raise ClientClosed
+        if self._unusable is not None:
+            raise self._unusable
 
     def close(self) -> bool:
         """Stop the keeper. False: it was closed before, or is not ours."""
-        if self._closed or self.forked:
+        if self._unusable is not None:
             return False
-        self._closed = True
+        self._unusable = ClientClosed
         self.keeper.close()
         self.callbacks.close()
         return True
 
     def abandon(self) -> None:
-        """In a forked child."""
+        """In a forked child: everything here is the parent's."""
+        self.forked = True
+        self._unusable = ClientForked
         self.store.abandon()
 
     # --- what callers ask for ---------------------------------------------------------------
@@ -107,17 +103,17 @@ class Client:
         """A checked claim with a token of its own."""
         self.check_usable()
         checked_mode, checked_limit = options.check_mode(mode, limit)
-        return Attempt(
-            options.check_key(key, self.facts.max_key_bytes),
-            Claim(
-                urandom(TOKEN_BYTES).hex(),
-                self.owner if owner is None else options.check_owner(owner),
-                checked_mode,
-                self.ttl if ttl is None else options.check_ttl(ttl),
-                checked_limit,
-                {} if note is None else options.check_note(note),
-            ),
+        drawn = urandom(TOKEN_BYTES + BEAT_BYTES).hex()
+        claim = Claim(
+            drawn[: 2 * TOKEN_BYTES],
+            self.owner if owner is None else options.check_owner(owner),
+            checked_mode,
+            self.ttl if ttl is None else options.check_ttl(ttl),
+            checked_limit,
+            {} if note is None else options.check_note(note),
         )
+        checked_key = options.check_key(key, self.facts.max_key_bytes)
+        return Attempt(checked_key, claim, drawn[2 * TOKEN_BYTES :])
 
     def terms(
         self, timeout: Seconds | None, fair: bool | None, keep: bool, max_hold: Seconds | None
@@ -196,7 +192,9 @@ class Client:
         self.keeper.add(hold, lease)
         if self.on_event is not None or logger.isEnabledFor(logging.INFO):
             self.emit(
-                events.Acquired(hold.key, hold.owner, hold.fence, hold.mode, hold.waited, how)
+                events.Acquired(
+                    hold.key, hold.owner, hold.fence, hold.holder.mode, hold.waited, how
+                )
             )
         return lease
 
@@ -204,7 +202,7 @@ class Client:
         """End a hold. What is then to be done in the store; None: nothing."""
         if self.forked or not self.keeper.end(hold, "released"):
             return None
-        if not hold.may_release:
+        if not hold.care.may_release:
             self.ended(hold, "Left")
             return None
         attempt = Attempt(hold.key, Free(hold.token))

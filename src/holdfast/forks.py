@@ -1,4 +1,4 @@
-"""After a fork the child holds nothing: clients of before know it by their generation."""
+"""After a fork the child holds nothing: clients of before the fork are told in the child."""
 
 from __future__ import annotations
 
@@ -10,27 +10,19 @@ from typing import Protocol
 class Forkable(Protocol):
     """Something that must not be used on both sides of a fork."""
 
-    def abandon(self) -> None: ...
+    def abandon(self) -> None:
+        """This is the child, and everything here is the parent's."""
 
 
-_generation = 0
 _clients: weakref.WeakSet[Forkable] = weakref.WeakSet()
 
 
-def register(client: Forkable) -> int:
-    """Remember a client; it belongs to the generation that is returned."""
+def register(client: Forkable) -> None:
+    """Tell this client if it comes to find itself in a child."""
     _clients.add(client)
-    return _generation
-
-
-def generation() -> int:
-    """How many forks lie between the first process and this one."""
-    return _generation
 
 
 def _in_child() -> None:
-    global _generation
-    _generation += 1
     for client in list(_clients):
         client.abandon()
     _clients.clear()

@@ -61,12 +61,12 @@ class LeaseBase(Generic[E]):
     @property
     def mode(self) -> Mode:
         """`exclusive`, `shared` or `counted`."""
-        return self._hold.mode
+        return self._hold.holder.mode
 
     @property
     def limit(self) -> int | None:
         """How many permits there are, if they are counted."""
-        return self._hold.limit
+        return self._hold.holder.limit
 
     @property
     def ttl(self) -> float:
@@ -76,7 +76,7 @@ class LeaseBase(Generic[E]):
     @property
     def note(self) -> Note:
         """What was noted when it was acquired."""
-        return dict(self._hold.note)
+        return dict(self._hold.holder.note)
 
     # --- how it stands ----------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ LONGEST_TTL_S = 30 * 24 * 3600.0
 LONGEST_TEXT = 256
 LONGEST_NOTE = 4096
 MOST_PERMITS = 10_000
+_PLAIN_NUMBERS = (int, float)
 
 
 def check_key(key: Any, max_bytes: int) -> str:
@@ -55,6 +56,8 @@ def micros(value: Any, name: str) -> Micros:
 
 def check_ttl(ttl: Any) -> Micros:
     """How long a lease lasts without renewal."""
+    if type(ttl) in _PLAIN_NUMBERS and SHORTEST_TTL_S <= ttl <= LONGEST_TTL_S:
+        return int(ttl * SECOND)
     value = micros(ttl, "ttl")
     if not SHORTEST_TTL_S * SECOND <= value <= LONGEST_TTL_S * SECOND:
         raise BadOption(
@@ -78,14 +81,14 @@ def check_retention(older_than: Any) -> Micros:
 
 def check_mode(mode: Any, limit: Any) -> tuple[Mode, int | None]:
     """Exclusive, shared, or one of `limit` permits."""
+    if mode is None and limit is None:
+        return "exclusive", None
     if limit is not None:
         if mode not in (None, "counted"):
             raise BadOption(f"limit counts permits; it cannot go with mode={mode!r}.")
         if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_PERMITS:
             raise BadOption(f"limit is a whole number from 1 to {MOST_PERMITS}, not {limit!r}.")
         return "counted", limit
-    if mode is None:
-        return "exclusive", None
     if mode not in get_args(Mode):
         raise BadOption(f"mode is 'exclusive' or 'shared', not {mode!r}.")
     if mode == "counted":

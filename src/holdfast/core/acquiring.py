@@ -21,8 +21,8 @@ from holdfast.core.events import StoreTrouble, Waiting
 from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold
 from holdfast.core.records import SECOND, Holder, Micros
 from holdfast.core.rules import Party
-from holdfast.core.steps import FIRST_PAUSE, LONGEST_PAUSE, Answer, apply_steps, as_sure_as_we_are
-from holdfast.core.witness import Witness
+from holdfast.core.steps import FIRST_PAUSE, LONGEST_PAUSE, apply_steps, as_sure_as_we_are
+from holdfast.core.witness import View, Witness
 from holdfast.errors import (
     AcquireTimeout,
     Busy,
@@ -51,11 +51,11 @@ class Terms(Struct, frozen=True, gc=False):
     store_patience: Micros = 60 * SECOND  # how long the store may be in trouble
     care: Care = Care()
 
-    def announce_after(self) -> Micros | None:
-        """After how long a wait this claim queues; None: never."""
-        if self.fair is False or self.timeout == 0:
-            return None
-        return 0 if self.fair else ANNOUNCE_AFTER
+    def announce_at(self, now: Micros) -> Micros | None:
+        """When a claim that starts now takes a place in the queue; None: never."""
+        if self.fair is None:
+            return None if self.timeout == 0 else now + ANNOUNCE_AFTER
+        return now if self.fair and self.timeout != 0 else None
 
 
 class _Wait:
@@ -78,8 +78,7 @@ class _Wait:
         self.claim = attempt.command
         self.started = started
         self.ends_at = None if terms.timeout is None else started + terms.timeout
-        after = terms.announce_after()
-        self.announce_at = None if after is None else now + after
+        self.announce_at = terms.announce_at(now)
         self.trouble_since: Micros | None = None
         self.pause = FIRST_PAUSE
         self.told: tuple[int, ...] | None = None  # the fences of the holders told of last
@@ -117,14 +116,13 @@ def acquire_steps(
     wait = _Wait(attempt, terms, now if started is None else started, now)
     while True:
         try:
-            answer = yield from apply_steps(witness, attempt, wait.claim_at(now), now)
+            verdict, view = yield from apply_steps(witness, attempt, wait.claim_at(now), now)
         except (Unavailable, OutcomeUnknown) as trouble:
             yield from _ride_out_steps(wait, terms, trouble)
             now = yield from NOW
             continue
         wait.trouble_since = None
-        now = answer.got
-        verdict = answer.verdict
+        now = view.got
         if isinstance(verdict, Granted):
             hold = Hold(attempt.key, verdict, attempt.sent[verdict.holder.beat], terms.care)
             hold.waited = now - wait.started
@@ -132,7 +130,7 @@ def acquire_steps(
                 return hold
             yield from _give_back_steps(witness, wait, now)
         elif isinstance(verdict, Blocked):
-            yield from _wait_turn_steps(witness, wait, terms, verdict, answer)
+            yield from _wait_turn_steps(witness, wait, terms, verdict, view)
         else:
             assert isinstance(verdict, Mismatch)
             raise LimitMismatch(
@@ -170,12 +168,12 @@ def _give_back_steps(witness: Witness, wait: _Wait, now: Micros) -> Steps[None]:
 
 
 def _wait_turn_steps(
-    witness: Witness, wait: _Wait, terms: Terms, blocked: Blocked, answer: Answer
+    witness: Witness, wait: _Wait, terms: Terms, blocked: Blocked, view: View
 ) -> Steps[None]:
     """Sleep until it may be our turn or there is something else to do; or time is up."""
-    key, now = wait.attempt.key, answer.got
+    key, now = wait.attempt.key, view.got
     before: tuple[Party, ...] = (*blocked.holders, *blocked.ahead)
-    frees_at = [witness.dead_from(key, party, answer.now, now) for party in before]
+    frees_at = [witness.dead_from(key, party, view.now, now) for party in before]
     yield from Emit(wait.waiting(blocked, now, min(frees_at, default=None)))
     if wait.out_of_time(now):
         raise _not_free(key, blocked, terms)
@@ -188,7 +186,7 @@ def _wait_turn_steps(
     if wait.ends_at is not None:
         wakes_at.append(wait.ends_at)
     at_most = max(SHORTEST_WAIT, min(wakes_at + frees_at) - now)
-    yield from Wait(key, answer.version, wait.claim.token, at_most)
+    yield from Wait(key, view.version, wait.claim.token, at_most)
 
 
 def _not_free(key: str, blocked: Blocked, terms: Terms) -> Busy:

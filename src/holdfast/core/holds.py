@@ -11,7 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from holdfast.core.commands import Claim, Command, Free, Granted, Offer, Take
-from holdfast.core.records import Holder, Micros, Mode, Note, Waiter
+from holdfast.core.records import Holder, Micros, Waiter
 from holdfast.core.validity import deadline
 
 State = Literal["held", "lost", "released", "handed over"]
@@ -33,16 +33,10 @@ class Hold:
 
     __slots__ = (
         "acquired",
+        "care",
         "deadline",
-        "fence",
-        "keep",
+        "holder",
         "key",
-        "limit",
-        "max_hold",
-        "may_release",
-        "mode",
-        "note",
-        "owner",
         "renewed",
         "state",
         "token",
@@ -53,25 +47,27 @@ class Hold:
     )
 
     def __init__(self, key: str, granted: Granted, sent: Micros, care: Care) -> None:
-        holder = granted.holder
         self.key = key
+        self.holder = holder = granted.holder  # as it was granted
         self.token = holder.token
-        self.fence = holder.fence
-        self.owner = holder.owner
-        self.mode: Mode = holder.mode
-        self.limit = holder.limit
-        self.ttl: Micros = holder.ttl
-        self.note: Note = holder.note
+        self.ttl = ttl = holder.ttl
         self.wanted: tuple[Waiter, ...] = granted.wanted
-        self.acquired = sent
-        self.renewed = sent
-        self.deadline = deadline(sent, holder.ttl)
-        self.keep = care.keep
-        self.max_hold = care.max_hold
-        self.may_release = care.may_release
+        self.acquired = self.renewed = sent
+        self.deadline = deadline(sent, ttl)
+        self.care = care
         self.waited: Micros = 0  # how long the claim had to wait for it
         self.state: State = "held"
         self.why = ""
+
+    @property
+    def fence(self) -> int:
+        """Its fencing number."""
+        return self.holder.fence
+
+    @property
+    def owner(self) -> str:
+        """Who holds it, for people."""
+        return self.holder.owner
 
     def valid(self, now: Micros) -> bool:
         """Whether this is surely ours at this moment."""
@@ -99,11 +95,12 @@ class Hold:
 class Attempt:
     """One command on its way, from the first write to the answer."""
 
-    __slots__ = ("command", "doubted", "key", "sent", "touched", "unsettled")
+    __slots__ = ("command", "doubted", "first_beat", "key", "sent", "touched", "unsettled")
 
-    def __init__(self, key: str, command: Command) -> None:
+    def __init__(self, key: str, command: Command, first_beat: str = "") -> None:
         self.key = key
         self.command = command
+        self.first_beat = first_beat  # the nonce of the first write, if it was drawn before
         # When each write was sent, by its beat: the deadline is that of the one that landed.
         self.sent: dict[str, Micros] = {}
         self.touched = False  # something of ours may be in the store

@@ -44,7 +44,7 @@ class _Kept:
 
     def __init__(self, hold: Hold) -> None:
         self.hold = hold
-        self.stop_at = None if hold.max_hold is None else hold.acquired + hold.max_hold
+        self.stop_at = None if hold.care.max_hold is None else hold.acquired + hold.care.max_hold
         self.next_beat: Micros | None = None
         self.beating = False
         self.slotted = False  # its turn under the cap was given out already
@@ -56,14 +56,14 @@ class _Kept:
 
     def next_moment(self) -> Micros:
         moment = self.hold.deadline
-        if self.hold.keep and not self.in_danger:
+        if self.hold.care.keep and not self.in_danger:
             moment = min(moment, self.danger_at())
         if self.next_beat is not None and not self.beating:
             moment = min(moment, self.next_beat)
         return moment
 
     def stopped(self, at: Micros) -> bool:
-        return not self.hold.keep or (self.stop_at is not None and at >= self.stop_at)
+        return not self.hold.care.keep or (self.stop_at is not None and at >= self.stop_at)
 
 
 class Keeper:
@@ -86,9 +86,9 @@ class Keeper:
     def add(self, hold: Hold) -> None:
         """Take a hold into care. Without `keep`, only its loss is watched."""
         kept = self._kept[hold] = _Kept(hold)
-        period = hold.ttl // BEATS_PER_TTL
-        self._plan(kept, hold.renewed + period // 2 + self._share(period // 2))
-        self._arm(kept)
+        half = hold.ttl // (2 * BEATS_PER_TTL)
+        self._plan(kept, hold.renewed + half + self._share(half))
+        self._arm(kept, hold.deadline if kept.next_beat is None else kept.next_beat)
 
     def discard(self, hold: Hold) -> None:
         """Let go of a hold; its timer goes stale."""
@@ -124,7 +124,7 @@ class Keeper:
         rescued = renewed and kept.in_danger and now < kept.danger_at()
         if rescued:
             kept.in_danger = False
-        self._arm(kept)
+        self._arm(kept, kept.next_moment())
         return rescued
 
     def _ring(self, kept: _Kept, now: Micros, due: Due) -> None:
@@ -134,15 +134,15 @@ class Keeper:
             del self._kept[hold]
             due.losses.append(hold)
             return
-        if kept.hold.keep and not kept.in_danger and now >= kept.danger_at():
+        if kept.hold.care.keep and not kept.in_danger and now >= kept.danger_at():
             kept.in_danger = True
             due.dangers.append(hold)
         if kept.next_beat is not None and not kept.beating and now >= kept.next_beat:
             self._beat(kept, now, due)
-        self._arm(kept)
+        self._arm(kept, kept.next_moment())
 
     def _reason(self, kept: _Kept, now: Micros) -> str:
-        if not kept.hold.keep:
+        if not kept.hold.care.keep:
             return "its ttl ran out, and it was not to be renewed"
         if kept.stopped(now):
             return "it was held for its max_hold"
@@ -164,10 +164,9 @@ class Keeper:
     def _plan(self, kept: _Kept, at: Micros) -> None:
         kept.next_beat = None if kept.stopped(at) else at
 
-    def _arm(self, kept: _Kept) -> None:
-        self._count += 1
-        kept.timer = self._count
-        heappush(self._timers, (kept.next_moment(), self._count, kept.hold))
+    def _arm(self, kept: _Kept, at: Micros) -> None:
+        self._count = kept.timer = self._count + 1
+        heappush(self._timers, (at, kept.timer, kept.hold))
 
     def _share(self, of: Micros) -> Micros:
         """Another part of a span each time, evenly spread: the golden ratio's sequence."""

@@ -130,22 +130,29 @@ def next_up(record: Record) -> Wake:
 
 
 def _claim(claim: Claim, record: Record, dead: Dead, stamp: Stamp) -> Decision:
+    if not record.holders and not record.queue:
+        return _grant(claim, record, (), (), stamp)
     holders: tuple[Holder, ...] = alive(record.holders, dead)
     queue: tuple[Waiter, ...] = alive(record.queue, dead)
     mine = find(holders, claim.token)
     if mine is not None:
         return Decision(Granted(mine, without(queue, claim.token)))
-    if claim.mode == "counted":
-        for holder in holders:
-            if (
-                holder.mode == "counted"
-                and holder.limit is not None
-                and holder.limit != claim.limit
-            ):
-                return Decision(Mismatch(holder.limit))
+    other_limit = _other_limit(claim, holders)
+    if other_limit is not None:
+        return Decision(Mismatch(other_limit))
     ahead = _ahead_of(claim.token, queue)
-    if not fits_beside(claim, (*holders, *ahead) if ahead else holders):
+    if not fits_beside(claim, (*holders, *ahead)):
         return _wait_in_line(claim, record, holders, queue, ahead, stamp)
+    return _grant(claim, record, holders, without(queue, claim.token), stamp)
+
+
+def _grant(
+    claim: Claim,
+    record: Record,
+    holders: tuple[Holder, ...],
+    queue: tuple[Waiter, ...],
+    stamp: Stamp,
+) -> Decision:
     fence = next_fence(record, stamp.at)
     holder = Holder(
         claim.token,
@@ -159,8 +166,15 @@ def _claim(claim: Claim, record: Record, dead: Dead, stamp: Stamp) -> Decision:
         claim.limit,
         claim.note,
     )
-    waiting = without(queue, claim.token) if queue else queue
-    return Decision(Granted(holder, waiting), Record(fence, (*holders, holder), waiting, stamp.at))
+    return Decision(Granted(holder, queue), Record(fence, (*holders, holder), queue, stamp.at))
+
+
+def _other_limit(claim: Claim, holders: tuple[Holder, ...]) -> int | None:
+    if claim.mode == "counted":
+        for holder in holders:
+            if holder.mode == "counted" and holder.limit != claim.limit:
+                return holder.limit
+    return None
 
 
 def _ahead_of(token: str, queue: tuple[Waiter, ...]) -> tuple[Waiter, ...]:

@@ -17,8 +17,7 @@ unchanged under threads, asyncio and the simulator. How they work:
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-from msgspec import Struct
+from typing import TypeAlias
 
 from holdfast.core import rules
 from holdfast.core.commands import (
@@ -32,7 +31,7 @@ from holdfast.core.commands import (
     Stamp,
     Verdict,
 )
-from holdfast.core.contract import Entry, Interval, Swapped, Version
+from holdfast.core.contract import Entry, Swapped
 from holdfast.core.effects import (
     NOW,
     WALL,
@@ -47,7 +46,7 @@ from holdfast.core.effects import (
 )
 from holdfast.core.events import StoreTrouble
 from holdfast.core.holds import Attempt, Care, Hold
-from holdfast.core.records import SECOND, Micros, Record
+from holdfast.core.records import EMPTY, SECOND, Micros, Record
 from holdfast.core.witness import View, Witness
 from holdfast.errors import (
     CorruptRecord,
@@ -68,13 +67,9 @@ LONGEST_PAUSE: Micros = 2 * SECOND
 CONFLICTS_AT_FULL_SPEED = 4
 
 
-class Answer(Struct, frozen=True, gc=False):
-    """What became of a command, and the version and clock of the record it was about."""
-
-    verdict: Verdict
-    version: Version
-    now: Interval | None
-    got: Micros
+# What became of a command, and the record it was about (a scripted store shows no record,
+# only its version and clock).
+Answer: TypeAlias = tuple[Verdict, View]
 
 
 # --- one command ----------------------------------------------------------------------------
@@ -114,19 +109,16 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             attempt.unsettled = False
             now = view.got
             at = witness.store_time(now)
-        clocked = at is not None
-        if at is None:
-            at = yield from WALL
-        beat = yield from Draw(BEAT_BYTES)
+        stamp = yield from _stamp_steps(attempt, command, at)
         dead = witness.dead(key, view.now, now)
-        decision = rules.decide(command, view.record, dead, Stamp(at, beat, clocked))
+        decision = rules.decide(command, view.record, dead, stamp)
         if not proven and not isinstance(decision.verdict, (Granted, Freed)):
             view = None
             continue
         if decision.record is None:
-            return Answer(decision.verdict, view.version, view.now, view.got)
+            return decision.verdict, view
         touched_before = attempt.touched
-        attempt.sent[beat] = now
+        attempt.sent[stamp.beat] = now
         attempt.touched = attempt.unsettled = True
         try:
             outcome = yield from Swap(key, view.version, decision.record, decision.wake)
@@ -143,8 +135,9 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
         got = yield from NOW
         if isinstance(outcome, Swapped):
             witness.read_clock(outcome.now, now)
-            witness.wrote(key, View(decision.record, outcome.version, outcome.now, got))
-            return Answer(decision.verdict, outcome.version, outcome.now, got)
+            view = View(decision.record, outcome.version, outcome.now, got)
+            witness.wrote(key, view)
+            return decision.verdict, view
         attempt.touched = touched_before
         witness.forget(key)
         view, proven = _view(witness, key, outcome.entry, now, got), True
@@ -155,11 +148,27 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             now = yield from NOW
 
 
+def _stamp_steps(attempt: Attempt, command: Command, at: Micros | None) -> Steps[Stamp]:
+    """What is new with this write. Without the store's time, the client's own must do."""
+    beat = "" if isinstance(command, (Free, Evict)) else (yield from _beat_steps(attempt))
+    if at is not None:
+        return Stamp(at, beat)
+    return Stamp((yield from WALL), beat, clocked=False)
+
+
+def _beat_steps(attempt: Attempt) -> Steps[str]:
+    """A nonce of its own for every write."""
+    if attempt.first_beat:
+        beat, attempt.first_beat = attempt.first_beat, ""
+        return beat
+    return (yield from Draw(BEAT_BYTES))
+
+
 def _script_steps(
     witness: Witness, attempt: Attempt, command: Command, now: Micros
 ) -> Steps[Answer]:
     """The same in one trip, where the store knows the rules itself."""
-    beat = yield from Draw(BEAT_BYTES)
+    beat = yield from _beat_steps(attempt)
     touched_before = attempt.touched
     attempt.sent[beat] = now
     attempt.touched = attempt.unsettled = True
@@ -174,7 +183,7 @@ def _script_steps(
     attempt.unsettled = False
     witness.read_clock(applied.now, now)
     got = yield from NOW
-    return Answer(applied.verdict, applied.version, applied.now, got)
+    return applied.verdict, View(EMPTY, applied.version, applied.now, got)
 
 
 def _step_back_steps() -> Steps[None]:
@@ -190,17 +199,17 @@ def renew_steps(witness: Witness, hold: Hold) -> Steps[None]:
     """One beat: extend the hold, or raise `LeaseLost` because it is somebody else's."""
     now = yield from NOW
     attempt = Attempt(hold.key, Renew(hold.token))
-    answer = yield from apply_steps(witness, attempt, attempt.command, now)
-    _renewed(hold, attempt, answer)
+    verdict, view = yield from apply_steps(witness, attempt, attempt.command, now)
+    _renewed(hold, attempt, verdict, view.got)
 
 
-def _renewed(hold: Hold, attempt: Attempt, answer: Answer) -> None:
-    if not isinstance(answer.verdict, Granted):
+def _renewed(hold: Hold, attempt: Attempt, verdict: Verdict, got: Micros) -> None:
+    if not isinstance(verdict, Granted):
         raise _lost(hold, "its record is gone: it was evicted, released elsewhere, or ran out")
-    if not hold.valid(answer.got):
+    if not hold.valid(got):
         raise _lost(hold, "its renewal came back too late")
-    hold.extend(answer.verdict.holder, attempt.sent[answer.verdict.holder.beat])
-    hold.wanted = answer.verdict.wanted
+    hold.extend(verdict.holder, attempt.sent[verdict.holder.beat])
+    hold.wanted = verdict.wanted
 
 
 def _lost(hold: Hold, why: str) -> LeaseLost:
@@ -228,24 +237,23 @@ def renew_many_steps(witness: Witness, holds: Iterable[Hold]) -> Steps[list[Hold
 class _Beat:
     """One renewal in a batch."""
 
-    __slots__ = ("answer", "attempt", "hold", "swap")
+    __slots__ = ("attempt", "got", "hold", "swap", "verdict")
 
     def __init__(self, hold: Hold) -> None:
         self.hold = hold
         self.attempt = Attempt(hold.key, Renew(hold.token))
         self.swap: Swap | None = None
-        self.answer: Answer | None = None
+        self.verdict: Verdict | None = None
+        self.got: Micros | None = None  # when it came back, if it was done
 
     def landed(self, witness: Witness, outcome: object, sent: Micros, got: Micros) -> None:
-        """The batch came back. What was not swapped leaves no answer, and is looked at."""
-        if self.swap is None or self.swap.record is None or not isinstance(outcome, Swapped):
+        """The batch came back. What was not done is looked at on its own."""
+        if not isinstance(outcome, Swapped) or self.swap is None or self.swap.record is None:
             witness.forget(self.hold.key)
-            self.answer = None
             return
-        assert self.answer is not None
+        self.got = got
         witness.read_clock(outcome.now, sent)
         witness.wrote(self.hold.key, View(self.swap.record, outcome.version, outcome.now, got))
-        self.answer = Answer(self.answer.verdict, outcome.version, outcome.now, got)
 
 
 def _prepare_beat_steps(witness: Witness, hold: Hold, now: Micros) -> Steps[_Beat]:
@@ -259,16 +267,16 @@ def _prepare_beat_steps(witness: Witness, hold: Hold, now: Micros) -> Steps[_Bea
         if decision.record is not None:
             beat.attempt.sent[stamp.beat] = now
             beat.swap = Swap(hold.key, view.version, decision.record)
-            beat.answer = Answer(decision.verdict, None, None, now)
+            beat.verdict = decision.verdict
     return beat
 
 
 def _finish_beat_steps(witness: Witness, beat: _Beat) -> Steps[HoldfastError | None]:
     try:
-        if beat.answer is None:
+        if beat.verdict is None or beat.got is None:
             yield from renew_steps(witness, beat.hold)
         else:
-            _renewed(beat.hold, beat.attempt, beat.answer)
+            _renewed(beat.hold, beat.attempt, beat.verdict, beat.got)
     except HoldfastError as trouble:
         return trouble
     return None
@@ -279,8 +287,8 @@ def release_steps(witness: Witness, attempt: Attempt, until: Micros) -> Steps[bo
 
     The caller has ended the hold before, so that no beat outlives the release.
     """
-    answer = yield from _insist_steps(witness, attempt, "release", until)
-    return isinstance(answer.verdict, Freed) or attempt.doubted
+    verdict, _ = yield from _insist_steps(witness, attempt, "release", until)
+    return isinstance(verdict, Freed) or attempt.doubted
 
 
 def undo_steps(witness: Witness, attempts: Iterable[Attempt], until: Micros) -> Steps[None]:
@@ -321,11 +329,10 @@ def as_sure_as_we_are(trouble: HoldfastError, attempt: Attempt) -> HoldfastError
 
 def enter_steps(witness: Witness, attempt: Attempt, care: Care, until: Micros) -> Steps[Hold]:
     """Use a ticket: join a shared lease (`Renew`) or take an offered one (`Take`)."""
-    answer = yield from _insist_steps(witness, attempt, "use a ticket", until)
-    if isinstance(answer.verdict, Granted):
-        sent = attempt.sent[answer.verdict.holder.beat]
-        hold = Hold(attempt.key, answer.verdict, sent, care)
-        if hold.valid(answer.got):
+    verdict, view = yield from _insist_steps(witness, attempt, "use a ticket", until)
+    if isinstance(verdict, Granted):
+        hold = Hold(attempt.key, verdict, attempt.sent[verdict.holder.beat], care)
+        if hold.valid(view.got):
             return hold
     raise TicketRefused(
         f"The ticket for {attempt.key!r} is of no use any more: the lease was released, "
@@ -335,8 +342,8 @@ def enter_steps(witness: Witness, attempt: Attempt, care: Care, until: Micros) -
 
 def offer_steps(witness: Witness, attempt: Attempt, until: Micros) -> Steps[None]:
     """Give a hold up for whoever brings the ticket. The caller has ended the hold before."""
-    answer = yield from _insist_steps(witness, attempt, "hand over", until)
-    if not isinstance(answer.verdict, Granted):
+    verdict, _ = yield from _insist_steps(witness, attempt, "hand over", until)
+    if not isinstance(verdict, Granted):
         raise LeaseLost(
             f"The lease on {attempt.key!r} cannot be handed over: it is lost.", key=attempt.key
         )
@@ -349,12 +356,12 @@ def evict_steps(witness: Witness, key: str, fence: int | None, until: Micros) ->
     """Throw holders out. A record that cannot be read is replaced by an empty one."""
     attempt = Attempt(key, Evict(fence))
     try:
-        answer = yield from _insist_steps(witness, attempt, "evict", until)
+        verdict, _ = yield from _insist_steps(witness, attempt, "evict", until)
     except CorruptRecord:
         yield from _replace_corrupt_steps(witness, key)
         return Evicted(())
-    assert isinstance(answer.verdict, Evicted)
-    return answer.verdict
+    assert isinstance(verdict, Evicted)
+    return verdict
 
 
 def _replace_corrupt_steps(witness: Witness, key: str) -> Steps[None]:

@@ -45,11 +45,10 @@ class Reading(Struct, frozen=True, gc=False):
     now: Interval
     sent: Micros
 
-    def upper(self, m: Micros) -> Micros:
-        """The latest that the store's clock can show at local time `m`."""
+    def upper(self, m: Micros) -> Micros | None:
+        """The latest that the store's clock can show at local time `m`; None if it is too
+        long ago for that to be of use."""
         elapsed = m - self.sent
+        if elapsed > READING_GOOD_FOR:
+            return None
         return self.now.latest + elapsed + elapsed // RATE
-
-    def fresh(self, m: Micros) -> bool:
-        """Whether it is worth carrying forward."""
-        return m - self.sent <= READING_GOOD_FOR

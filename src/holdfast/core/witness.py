@@ -47,8 +47,7 @@ class Witness:
 
     def store_time(self, m: Micros) -> Micros | None:
         """The latest that the store's clock can show now; None if it was not read lately."""
-        reading = self.reading
-        return reading.upper(m) if reading is not None and reading.fresh(m) else None
+        return None if self.reading is None else self.reading.upper(m)
 
     # --- records --------------------------------------------------------------------------
 

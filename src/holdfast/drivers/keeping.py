@@ -36,6 +36,13 @@ class Listener(Protocol):
     def dropped(self, hold: Hold) -> None: ...
 
 
+class _LeaseRef(weakref.ref[Any]):
+    """A lease that must not be kept alive by its keeper, and the hold it stood for."""
+
+    __slots__ = ("hold",)
+    hold: Hold
+
+
 class KeeperRunner:
     """Keeps the holds of one client alive until they are ended or lost.
 
@@ -50,9 +57,10 @@ class KeeperRunner:
         self._batch = batch
         self._listener = listener
         self._keeper = Keeper(beats_per_second)
-        self._leases: dict[Hold, weakref.ref[Any]] = {}
-        self._dropped: deque[Hold] = deque()  # filled by the garbage collector, without locks
-        self._changed = threading.Condition(threading.Lock())
+        self._leases: dict[Hold, _LeaseRef] = {}
+        self._dropped: deque[_LeaseRef] = deque()  # filled by the garbage collector, without locks
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._wakes_at: Micros | None = None
         self._pool = DaemonPool(BEAT_THREADS, "holdfast-beat")
         self._thread: threading.Thread | None = None
@@ -63,28 +71,28 @@ class KeeperRunner:
 
     def add(self, hold: Hold, lease: Any) -> None:
         """Take a hold into care, on behalf of a lease."""
-        dropped = self._dropped
-        reference = weakref.ref(lease, lambda _: dropped.append(hold))
-        with self._changed:
+        reference = _LeaseRef(lease, self._dropped.append)
+        reference.hold = hold
+        with self._lock:
             self._leases[hold] = reference
             self._keeper.add(hold)
             self._wake_if_sooner()
 
     def end(self, hold: Hold, state: State, why: str = "") -> bool:
         """End a hold for good and let go of it. False: it had ended before."""
-        with self._changed:
+        with self._lock:
             self._keeper.discard(hold)
             self._leases.pop(hold, None)
             return hold.end(state, why)
 
     def holds(self) -> list[Hold]:
         """All holds in care."""
-        with self._changed:
+        with self._lock:
             return self._keeper.holds()
 
     def close(self) -> None:
         """Stop. What is still held is lost to this client."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._changed.notify()
         for hold in self.holds():
@@ -103,7 +111,7 @@ class KeeperRunner:
 
     def _watch(self) -> None:
         while True:
-            with self._changed:
+            with self._lock:
                 self._let_go_of_dropped()
                 due, leases = self._poll()
                 if not due:
@@ -139,7 +147,7 @@ class KeeperRunner:
 
     def _let_go_of_dropped(self) -> None:
         while self._dropped:
-            hold = self._dropped.popleft()
+            hold = self._dropped.popleft().hold
             if self._leases.pop(hold, None) is not None:
                 self._keeper.discard(hold)
                 self._listener.dropped(hold)
@@ -163,7 +171,7 @@ class KeeperRunner:
         if isinstance(outcome, LeaseLost):
             self.lose(hold, str(outcome))
             return
-        with self._changed:
+        with self._lock:
             lease = self._lease(hold)
             rescued = self._keeper.beat_done(hold, clock.monotonic(), renewed=outcome is None)
             self._wake_if_sooner()
@@ -174,7 +182,7 @@ class KeeperRunner:
 
     def lose(self, hold: Hold, why: str) -> None:
         """It came to light that a hold is no longer ours."""
-        with self._changed:
+        with self._lock:
             lease = self._lease(hold)
             self._leases.pop(hold, None)
             self._keeper.discard(hold)

@@ -41,31 +41,29 @@ class Connection:
             self._sqlite = sqlite3.connect(
                 path, timeout=0, isolation_level=None, check_same_thread=False
             )
-            self.execute("PRAGMA synchronous = NORMAL")
         except sqlite3.Error as exc:
             raise self.trouble(exc, writing=False) from exc
+        self.run("PRAGMA synchronous = NORMAL")
 
-    def run(self, sql: str, *values: Any, writing: bool = False) -> sqlite3.Cursor:
-        """Execute one statement; its errors are ours."""
-        try:
-            return self.execute(sql, *values)
-        except sqlite3.Error as exc:
-            raise self.trouble(exc, writing=writing) from exc
-
-    def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
-        """Execute one statement, and wait while another process writes."""
+    def run(
+        self, sql: str, values: tuple[Any, ...] = (), *, writing: bool = False
+    ) -> sqlite3.Cursor:
+        """Execute one statement, and wait while another process writes. Errors are ours."""
         try:
             return self._sqlite.execute(sql, values)
-        except sqlite3.OperationalError as exc:
+        except sqlite3.Error as exc:
             if _code(exc) not in _BUSY:
-                raise
-        return self._execute_when_free(sql, values)
+                raise self.trouble(exc, writing=writing) from exc
+        try:
+            return self._run_when_free(sql, values)
+        except sqlite3.Error as exc:
+            raise self.trouble(exc, writing=writing) from exc
 
     def close(self) -> None:
         """Let go of the file."""
         self._sqlite.close()
 
-    def _execute_when_free(self, sql: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
+    def _run_when_free(self, sql: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
         # SQLite's own busy handler sleeps for up to 100 ms at a time; a lock changes hands
         # in a tenth of a millisecond. Random naps keep many processes out of step.
         ends_at = time.monotonic() + self._busy_s
@@ -177,7 +175,7 @@ def _boot_id() -> str | None:
 
 
 def _known_offset(connection: Connection, boot: str) -> Micros | None:
-    row = connection.run(SQL["get_meta"], "clock").fetchone()
+    row = connection.run(SQL["get_meta"], ("clock",)).fetchone()
     if row is None:
         return None
     known = json.loads(row[0])
@@ -192,7 +190,7 @@ def _set_offset(connection: Connection, boot: str) -> Micros:
             (newest,) = connection.run(SQL["newest_version"]).fetchone()
             offset = max(clock.wall(), newest + 1) - clock.monotonic()
             value = json.dumps({"boot": boot, "offset": offset})
-            connection.run(SQL["set_meta"], "clock", value, writing=True)
+            connection.run(SQL["set_meta"], ("clock", value), writing=True)
     except BaseException:
         connection.run("ROLLBACK")
         raise

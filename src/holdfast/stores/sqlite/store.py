@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core.commands import NOBODY, Wake
 from holdfast.core.contract import Conflict, Entry, Facts, Interval, Page, Swapped, Version
-from holdfast.core.records import Record, encode
+from holdfast.core.records import SECOND, Micros, Record, encode
 from holdfast.errors import BadOption, BadURL, Misconfigured
 from holdfast.stores.base import Outcome, entry_from
 from holdfast.stores.sqlite.file import SQL, Clock, Connection, identity, prepare
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
 
 BUSY_S = 5.0
+FILE_CHECKED_FOR: Micros = SECOND // 10
+
+_LOAD, _INSERT, _UPDATE, _DELETE = SQL["load"], SQL["insert"], SQL["update"], SQL["delete"]
 
 # Connections of before a fork: closing one in the child could disturb the parent's.
 _abandoned: list[Any] = []
@@ -57,6 +60,7 @@ class SQLiteStore(RingingStore):
         prepare(self.path, self._connection)
         self._clock = Clock(self._connection)
         self._identity = identity(self.path)
+        self._checked_at: Micros = 0
         self._watch = Watch(lambda: Connection(self.path, busy_s))
 
     @classmethod
@@ -78,23 +82,24 @@ class SQLiteStore(RingingStore):
         self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
     ) -> Outcome:
         """One INSERT, UPDATE or DELETE, and a SELECT only if it did not fit."""
+        raw = None if record is None else encode(record).decode()
         with self._lock:
-            self._check_file()
-            written = max(self._clock.now(), (version or 0) + 1)
-            sql, values = _statement(key, version, record, written, wake)
-            cursor = self._connection.run(sql, *values, writing=True)
-            if cursor.rowcount != 1:
+            now = self._clock.now()
+            self._check_file(now)
+            written = max(now, (version or 0) + 1)
+            sql, values = _statement(key, version, raw, written, wake)
+            if self._connection.run(sql, values, writing=True).rowcount != 1:
                 return Conflict(self._load(key))
-            swapped = Swapped(None if record is None else written, self._now())
+            swapped = Swapped(None if raw is None else written, self._now())
         self._watch.sleepers.wake(key, wake)
         return swapped
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
         """One SELECT on the primary key."""
         with self._lock:
-            self._check_file()
+            self._check_file(self._clock.now())
             name, start = ("first_page", prefix) if cursor is None else ("next_page", cursor)
-            rows = self._connection.run(SQL[name], start, limit).fetchall()
+            rows = self._connection.run(SQL[name], (start, limit)).fetchall()
             now = self._now()
         entries = tuple(
             (key, entry_from(raw, version, now))
@@ -124,32 +129,35 @@ class SQLiteStore(RingingStore):
         _abandoned.append((self._connection, self._watch))
 
     def _load(self, key: str) -> Entry:
-        self._check_file()
-        row = self._connection.run(SQL["load"], key).fetchone()
+        self._check_file(self._clock.now())
+        row = self._connection.run(_LOAD, (key,)).fetchone()
         return Entry(now=self._now()) if row is None else entry_from(row[0], row[1], self._now())
 
     def _now(self) -> Interval:
         at = self._clock.now()
         return Interval(at, at)
 
-    def _check_file(self) -> None:
+    def _check_file(self, now: Micros) -> None:
         # An open file lives on after its name is gone, and with it a second world of locks.
+        # Asking the system costs as much as a third of a swap, so it is not asked each time.
+        if now < self._checked_at + FILE_CHECKED_FOR and now >= self._checked_at:
+            return
         if identity(self.path) != self._identity:
             raise Misconfigured(
                 f"{self.path} was deleted or replaced while it was in use: connect again."
             )
+        self._checked_at = now
 
 
 def _statement(
-    key: str, version: Version, record: Record | None, written: int, wake: Wake
+    key: str, version: Version, raw: str | None, written: int, wake: Wake
 ) -> tuple[str, tuple[Any, ...]]:
-    turn = wake != NOBODY
-    if record is None:
-        return SQL["delete"], (key, version)
-    raw = encode(record).decode()
+    turn = 0 if wake == NOBODY else 1
+    if raw is None:
+        return _DELETE, (key, version)
     if version is None:
-        return SQL["insert"], (key, written, turn, raw)
-    return SQL["update"], (written, turn, raw, key, version)
+        return _INSERT, (key, written, turn, raw)
+    return _UPDATE, (written, turn, raw, key, version)
 
 
 def _path_of(url: StoreURL) -> str:

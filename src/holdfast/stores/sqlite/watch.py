@@ -87,7 +87,7 @@ class Watch:
 
     def _ring_changed(self, connection: Connection) -> None:
         for key in self.sleepers.keys():
-            row = connection.run(SQL["turn"], key).fetchone()
+            row = connection.run(SQL["turn"], (key,)).fetchone()
             version, turn = row if row is not None else (None, None)
             for sleeper in self.sleepers.sleepers(key):
                 if sleeper.mark is not None:
