@@ -31,7 +31,7 @@ from holdfast.core.commands import (
     Stamp,
     Verdict,
 )
-from holdfast.core.contract import Entry, Swapped
+from holdfast.core.contract import Entry, Interval, Swapped
 from holdfast.core.effects import (
     NOW,
     WALL,
@@ -109,7 +109,7 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             attempt.unsettled = False
             now = view.got
             at = witness.store_time(now)
-        stamp = yield from _stamp_steps(attempt, command, at)
+        stamp = yield from _stamp_steps(attempt, command, at, view.now)
         dead = witness.dead(key, view.now, now)
         decision = rules.decide(command, view.record, dead, stamp)
         if not proven and not isinstance(decision.verdict, (Granted, Freed)):
@@ -148,11 +148,13 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             now = yield from NOW
 
 
-def _stamp_steps(attempt: Attempt, command: Command, at: Micros | None) -> Steps[Stamp]:
+def _stamp_steps(
+    attempt: Attempt, command: Command, at: Micros | None, now: Interval | None
+) -> Steps[Stamp]:
     """What is new with this write. Without the store's time, the client's own must do."""
     beat = "" if isinstance(command, (Free, Evict)) else (yield from _beat_steps(attempt))
     if at is not None:
-        return Stamp(at, beat)
+        return Stamp(at, beat, seen=None if now is None else now.latest)
     return Stamp((yield from WALL), beat, clocked=False)
 
 
