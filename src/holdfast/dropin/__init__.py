@@ -1,0 +1,1 @@
+"""The APIs that people already call, on the data that their programs already share."""
