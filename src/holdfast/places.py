@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from holdfast.stores.base import Store
 from holdfast.stores.registry import open_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 URL_VARIABLE = "HOLDFAST_URL"
 
@@ -43,6 +45,8 @@ def open_place(place: Place, options: dict[str, Any]) -> Store:
 
 def embedded_path() -> Path:
     """Where the embedded store is: one per user and machine."""
+    from pathlib import Path
+
     state = os.environ.get("XDG_STATE_HOME")
     home = Path(state) if state else Path.home() / ".local" / "state"
     return home / "holdfast" / "locks.db"

@@ -6,7 +6,7 @@ interrupt at any instruction leaves behind what is needed to clean up.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -38,6 +38,7 @@ class Hold:
         "holder",
         "key",
         "renewed",
+        "signals",
         "state",
         "token",
         "ttl",
@@ -58,6 +59,7 @@ class Hold:
         self.waited: Micros = 0  # how long the claim had to wait for it
         self.state: State = "held"
         self.why = ""
+        self.signals: Any = None  # whom a driver tells of its fate; nothing to the core
 
     @property
     def fence(self) -> int:
@@ -106,6 +108,13 @@ class Attempt:
         self.touched = False  # something of ours may be in the store
         self.unsettled = False  # the outcome of the last write is not known
         self.doubted = False  # the outcome of some write was not known
+
+    def take_beat(self) -> str:
+        """The nonce for the next write; empty if one must be drawn."""
+        if type(self.command) is Free:
+            return "-"  # a write without a party in it needs none
+        beat, self.first_beat = self.first_beat, ""
+        return beat
 
     def leftovers(self) -> tuple[str, ...]:
         """The tokens under which this may have left something in the store."""

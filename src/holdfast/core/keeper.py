@@ -7,6 +7,8 @@ For every hold there are three moments, and one timer set to the first of them:
     danger    two thirds of the ttl have passed since the last renewal that went through
     loss      the deadline; it comes whether or not a beat is under way
 
+ 0. Most leases are released long before their first beat. A new hold is only put down; it
+    gets its timer when the keeper next looks, which is before it could need one.
  1. A beat under way holds nothing up: danger and loss come at their moments all the same.
  2. A failed beat is tried again soon, and again, until the lease is lost or ended.
  3. Past `stop_at` (from `max_hold`) there are no more beats, and the lease runs out.
@@ -72,37 +74,45 @@ class Keeper:
     def __init__(self, beats_per_second: float | None = None) -> None:
         self._gap: Micros = int(SECOND / beats_per_second) if beats_per_second else 0
         self._free_slot: Micros = 0
+        self._new: dict[Hold, None] = {}
+        self._new_at: Micros | None = None  # no new hold needs a look before this
         self._kept: dict[Hold, _Kept] = {}
         self._timers: list[tuple[Micros, int, Hold]] = []
         self._count = 0
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._kept) + len(self._new)
 
     def holds(self) -> list[Hold]:
         """All holds in care."""
-        return list(self._kept)
+        return [*self._kept, *self._new]
 
-    def add(self, hold: Hold) -> None:
-        """Take a hold into care. Without `keep`, only its loss is watched."""
-        kept = self._kept[hold] = _Kept(hold)
-        half = hold.ttl // (2 * BEATS_PER_TTL)
-        self._plan(kept, hold.renewed + half + self._share(half))
-        self._arm(kept, hold.deadline if kept.next_beat is None else kept.next_beat)
+    def add(self, hold: Hold) -> Micros:
+        """Take a hold into care; the keeper must look again at the returned time.
+        Without `keep`, only its loss is watched."""
+        self._new[hold] = None
+        at = hold.acquired + hold.ttl // (2 * BEATS_PER_TTL)
+        if self._new_at is None or at < self._new_at:
+            self._new_at = at
+        return at
 
     def discard(self, hold: Hold) -> None:
         """Let go of a hold; its timer goes stale."""
-        self._kept.pop(hold, None)
-        if len(self._timers) > 2 * len(self._kept) + STALE_TIMERS:
+        if hold in self._new:
+            del self._new[hold]
+        elif self._kept.pop(hold, None) is not None and self._many_stale_timers():
             self._sweep()
 
     def next_at(self) -> Micros | None:
         """When there will be something to do, or a stale timer to drop."""
-        return self._timers[0][0] if self._timers else None
+        moments = [at for at in (self._new_at, self._timers[0][0] if self._timers else None) if at]
+        return min(moments, default=None)
 
     def poll(self, now: Micros) -> Due:
         """What is due at this moment."""
         due = Due()
+        if self._new_at is not None and now >= self._new_at:
+            self._take_in()
         while self._timers and self._timers[0][0] <= now:
             _, timer, hold = heappop(self._timers)
             kept = self._kept.get(hold)
@@ -124,8 +134,17 @@ class Keeper:
         rescued = renewed and kept.in_danger and now < kept.danger_at()
         if rescued:
             kept.in_danger = False
-        self._arm(kept, kept.next_moment())
+        self._arm(kept)
         return rescued
+
+    def _take_in(self) -> None:
+        for hold in self._new:
+            kept = self._kept[hold] = _Kept(hold)
+            half = hold.ttl // (2 * BEATS_PER_TTL)
+            self._plan(kept, hold.renewed + half + self._share(half))
+            self._arm(kept)
+        self._new.clear()
+        self._new_at = None
 
     def _ring(self, kept: _Kept, now: Micros, due: Due) -> None:
         hold = kept.hold
@@ -139,7 +158,7 @@ class Keeper:
             due.dangers.append(hold)
         if kept.next_beat is not None and not kept.beating and now >= kept.next_beat:
             self._beat(kept, now, due)
-        self._arm(kept, kept.next_moment())
+        self._arm(kept)
 
     def _reason(self, kept: _Kept, now: Micros) -> str:
         if not kept.hold.care.keep:
@@ -164,13 +183,16 @@ class Keeper:
     def _plan(self, kept: _Kept, at: Micros) -> None:
         kept.next_beat = None if kept.stopped(at) else at
 
-    def _arm(self, kept: _Kept, at: Micros) -> None:
+    def _arm(self, kept: _Kept) -> None:
         self._count = kept.timer = self._count + 1
-        heappush(self._timers, (at, kept.timer, kept.hold))
+        heappush(self._timers, (kept.next_moment(), kept.timer, kept.hold))
 
     def _share(self, of: Micros) -> Micros:
         """Another part of a span each time, evenly spread: the golden ratio's sequence."""
         return ((self._count * 40_503) & 0xFFFF) * of >> 16
+
+    def _many_stale_timers(self) -> bool:
+        return len(self._timers) > 2 * len(self._kept) + STALE_TIMERS
 
     def _sweep(self) -> None:
         self._timers = [

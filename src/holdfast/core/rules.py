@@ -104,6 +104,8 @@ def alive(parties: tuple[Any, ...], dead: Dead) -> tuple[Any, ...]:
 
 def without(parties: tuple[Any, ...], token: str) -> tuple[Any, ...]:
     """The parties but the one with this token."""
+    if len(parties) <= 1:
+        return () if parties and parties[0].token == token else parties
     return tuple(party for party in parties if party.token != token)
 
 

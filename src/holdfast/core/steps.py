@@ -31,7 +31,7 @@ from holdfast.core.commands import (
     Stamp,
     Verdict,
 )
-from holdfast.core.contract import Entry, Interval, Swapped
+from holdfast.core.contract import Entry, Swapped
 from holdfast.core.effects import (
     NOW,
     WALL,
@@ -65,6 +65,8 @@ FIRST_PAUSE: Micros = 20_000
 LONGEST_PAUSE: Micros = 2 * SECOND
 # Conflicts are the progress of others; a few in a row ask for a little distance.
 CONFLICTS_AT_FULL_SPEED = 4
+# Verdicts that come with a write: if a remembered record was stale, the write will not do.
+_PROVEN_BY_SWAP = frozenset({Granted, Freed})
 
 
 # What became of a command, and the record it was about (a scripted store shows no record,
@@ -77,9 +79,7 @@ Answer: TypeAlias = tuple[Verdict, View]
 
 def look_steps(witness: Witness, key: str) -> Steps[View]:
     """Load a record and remember when."""
-    sent = yield from NOW
-    entry = yield from Load(key)
-    got = yield from NOW
+    entry, sent, got = yield from Load(key)
     return _view(witness, key, entry, sent, got)
 
 
@@ -109,19 +109,23 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             attempt.unsettled = False
             now = view.got
             at = witness.store_time(now)
-        stamp = yield from _stamp_steps(attempt, command, at, view.now)
+        beat = attempt.take_beat() or (yield from Draw(BEAT_BYTES))
+        if at is not None:
+            stamp = Stamp(at, beat, True, None if view.now is None else view.now.latest)
+        else:
+            stamp = Stamp((yield from WALL), beat, clocked=False)
         dead = witness.dead(key, view.now, now)
         decision = rules.decide(command, view.record, dead, stamp)
-        if not proven and not isinstance(decision.verdict, (Granted, Freed)):
+        if not proven and type(decision.verdict) not in _PROVEN_BY_SWAP:
             view = None
             continue
         if decision.record is None:
             return decision.verdict, view
         touched_before = attempt.touched
-        attempt.sent[stamp.beat] = now
+        attempt.sent[beat] = now
         attempt.touched = attempt.unsettled = True
         try:
-            outcome = yield from Swap(key, view.version, decision.record, decision.wake)
+            outcome, got = yield from Swap(key, view.version, decision.record, decision.wake)
         except OutcomeUnknown:
             attempt.doubted = True
             witness.forget(key)
@@ -132,11 +136,9 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             attempt.touched, attempt.unsettled = touched_before, False
             raise
         attempt.unsettled = False
-        got = yield from NOW
         if isinstance(outcome, Swapped):
-            witness.read_clock(outcome.now, now)
             view = View(decision.record, outcome.version, outcome.now, got)
-            witness.wrote(key, view)
+            witness.wrote(key, view, now)
             return decision.verdict, view
         attempt.touched = touched_before
         witness.forget(key)
@@ -148,34 +150,16 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             now = yield from NOW
 
 
-def _stamp_steps(
-    attempt: Attempt, command: Command, at: Micros | None, now: Interval | None
-) -> Steps[Stamp]:
-    """What is new with this write. Without the store's time, the client's own must do."""
-    beat = "" if isinstance(command, (Free, Evict)) else (yield from _beat_steps(attempt))
-    if at is not None:
-        return Stamp(at, beat, seen=None if now is None else now.latest)
-    return Stamp((yield from WALL), beat, clocked=False)
-
-
-def _beat_steps(attempt: Attempt) -> Steps[str]:
-    """A nonce of its own for every write."""
-    if attempt.first_beat:
-        beat, attempt.first_beat = attempt.first_beat, ""
-        return beat
-    return (yield from Draw(BEAT_BYTES))
-
-
 def _script_steps(
     witness: Witness, attempt: Attempt, command: Command, now: Micros
 ) -> Steps[Answer]:
     """The same in one trip, where the store knows the rules itself."""
-    beat = yield from _beat_steps(attempt)
+    beat = attempt.take_beat() or (yield from Draw(BEAT_BYTES))
     touched_before = attempt.touched
     attempt.sent[beat] = now
     attempt.touched = attempt.unsettled = True
     try:
-        applied = yield from Apply(attempt.key, command, beat)
+        applied, got = yield from Apply(attempt.key, command, beat)
     except OutcomeUnknown:
         attempt.doubted = True
         raise
@@ -184,7 +168,6 @@ def _script_steps(
         raise
     attempt.unsettled = False
     witness.read_clock(applied.now, now)
-    got = yield from NOW
     return applied.verdict, View(EMPTY, applied.version, applied.now, got)
 
 
@@ -226,8 +209,7 @@ def renew_many_steps(witness: Witness, holds: Iterable[Hold]) -> Steps[list[Hold
         beats.append((yield from _prepare_beat_steps(witness, hold, now)))
     ready = [beat for beat in beats if beat.swap is not None]
     swaps = tuple(beat.swap for beat in ready if beat.swap is not None)
-    outcomes = (yield from SwapMany(swaps)) if swaps else ()
-    got = yield from NOW
+    outcomes, got = (yield from SwapMany(swaps)) if swaps else ((), now)
     for beat, outcome in zip(ready, outcomes, strict=True):
         beat.landed(witness, outcome, now, got)
     results = []
@@ -254,8 +236,8 @@ class _Beat:
             witness.forget(self.hold.key)
             return
         self.got = got
-        witness.read_clock(outcome.now, sent)
-        witness.wrote(self.hold.key, View(self.swap.record, outcome.version, outcome.now, got))
+        view = View(self.swap.record, outcome.version, outcome.now, got)
+        witness.wrote(self.hold.key, view, sent)
 
 
 def _prepare_beat_steps(witness: Witness, hold: Hold, now: Micros) -> Steps[_Beat]:
@@ -284,13 +266,16 @@ def _finish_beat_steps(witness: Witness, beat: _Beat) -> Steps[HoldfastError | N
     return None
 
 
-def release_steps(witness: Witness, attempt: Attempt, until: Micros) -> Steps[bool]:
+def release_steps(witness: Witness, attempt: Attempt, now: Micros, until: Micros) -> Steps[bool]:
     """Free a hold. False: there was nothing left to free.
 
     The caller has ended the hold before, so that no beat outlives the release.
     """
-    verdict, _ = yield from _insist_steps(witness, attempt, "release", until)
-    return isinstance(verdict, Freed) or attempt.doubted
+    try:
+        verdict, _ = yield from apply_steps(witness, attempt, attempt.command, now)
+    except (Unavailable, OutcomeUnknown):
+        verdict, _ = yield from _insist_steps(witness, attempt, "release", until)
+    return type(verdict) is Freed or attempt.doubted
 
 
 def undo_steps(witness: Witness, attempts: Iterable[Attempt], until: Micros) -> Steps[None]:
@@ -367,8 +352,7 @@ def evict_steps(witness: Witness, key: str, fence: int | None, until: Micros) ->
 
 
 def _replace_corrupt_steps(witness: Witness, key: str) -> Steps[None]:
-    sent = yield from NOW
-    entry = yield from Load(key)
+    entry, sent, _ = yield from Load(key)
     if entry.fault is None:
         return
     witness.read_clock(entry.now, sent)

@@ -25,6 +25,8 @@ from holdfast.stores.queries import read_queries
 
 APPLICATION_ID = 0x484F4C44  # "HOLD", in the file's header
 SCHEMA = 1
+# A checkpoint waits for the disk, so there is one in a few thousand writes (16 MiB).
+CHECKPOINT_PAGES = 4000
 SQL = read_queries(Path(__file__).with_name("queries.sql"))
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
@@ -44,6 +46,7 @@ class Connection:
         except sqlite3.Error as exc:
             raise self.trouble(exc, writing=False) from exc
         self.run("PRAGMA synchronous = NORMAL")
+        self.run(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
 
     def run(
         self, sql: str, values: tuple[Any, ...] = (), *, writing: bool = False
