@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -70,6 +72,25 @@ class PostgreSQL(Engine):
 
     def user(self) -> str | None:
         return _owner()
+
+    def pause(self) -> None:
+        """Freeze the server's processes, each of which serves a connection."""
+        self._signal_all(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let them go on."""
+        self._signal_all(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End them all at once: those left over would keep the server from coming back."""
+        self._signal_all(signal.SIGKILL)
+        super().kill()
+
+    def _signal_all(self, how: signal.Signals) -> None:
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        for pid in (self.pid, *map(int, children)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, how)
 
     @property
     def _data(self) -> str:
