@@ -33,7 +33,7 @@ class MariaDB(Engine):
         return [
             "mariadbd", "--no-defaults", *self._as_root(), f"--datadir={self.folder}/data",
             f"--port={self.port}", "--bind-address=127.0.0.1", f"--socket={self.folder}/s",
-            f"--pid-file={self.folder}/pid", "--innodb-flush-log-at-trx-commit=0",
+            f"--pid-file={self.folder}/pid", "--innodb-flush-log-at-trx-commit=2",
             "--innodb-buffer-pool-size=32M", "--max-connections=300", *self.settings,
         ]  # fmt: skip
 

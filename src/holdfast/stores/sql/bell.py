@@ -106,9 +106,9 @@ class Bell:
         """Listen until the connection breaks, nobody sleeps any more, or we are closed."""
         connection = self._database.connect()
         try:
-            connection.detach()
-            connection.execute(text(f'LISTEN "{self._dialect.channel}"'))
             self._listening = connection.connection.driver_connection
+            connection.detach()  # so that it is none of the pool's any more
+            connection.execute(text(f'LISTEN "{self._dialect.channel}"'))
             if self._hears_itself():
                 self.live = True
                 self._hear(self._ring, self._nobody_sleeps())
