@@ -18,6 +18,8 @@ from tests.engines.shared import shared
 class SQLTarget(Target):
     """A table of a server that all tests share; each test has keys of its own."""
 
+    ttl = 0.7
+
     def __init__(self, url: str, driver_url: str) -> None:
         self.url = url
         self._driver_url = driver_url
