@@ -34,7 +34,8 @@ class MariaDB(Engine):
             "mariadbd", "--no-defaults", *self._as_root(), f"--datadir={self.folder}/data",
             f"--port={self.port}", "--bind-address=127.0.0.1", f"--socket={self.folder}/s",
             f"--pid-file={self.folder}/pid", "--innodb-flush-log-at-trx-commit=2",
-            "--innodb-buffer-pool-size=32M", "--max-connections=300", *self.settings,
+            "--innodb-buffer-pool-size=32M", "--max-connections=300", "--skip-name-resolve",
+            *self.settings,
         ]  # fmt: skip
 
     def answers(self) -> bool:

@@ -229,7 +229,7 @@ class Dialect(ABC):
 
     def look_values(self) -> Mapping[str, Any]:
         """How the table is named when it is looked for."""
-        return {"name": self.table.name, "schema": self.table.schema}
+        return {"name": self.table.name}
 
     def _look_queries(self) -> Queries[Sight]:
         answer = yield from self.query("look", **self.look_values())

@@ -41,6 +41,10 @@ class MySQLDialect(Dialect):
         super().__init__(table, preparer)
         self._now = Query(text(self.sql("now")))
 
+    def fragments(self) -> dict[str, str]:
+        """Where the table is looked for."""
+        return {"schema": f"'{self.table.schema}'" if self.table.schema else "DATABASE()"}
+
     def on_server(self, sight: Sight) -> dict[str, str]:
         """The two name their exact collations differently."""
         mariadb = "mariadb" in sight.server.lower()
