@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import platform
 import sys
 
@@ -11,6 +12,7 @@ ALL = ("foundation",)
 
 def main(names: list[str]) -> None:
     """Print the tables."""
+    logging.disable()
     print(f"Python {platform.python_version()} on {platform.platform()}\n")
     for name in names or ALL:
         importlib.import_module(f"benchmarks.{name}").main()

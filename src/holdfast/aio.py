@@ -87,7 +87,7 @@ class Lease(LeaseBase[asyncio.Event]):
         try:
             await self._driver.run(renew_steps(client.witness, hold))
         except LeaseLost as lost:
-            client.keeper.lose(hold, str(lost))
+            client.keeper.lose(hold, lost.why)
             raise
 
     async def release(self) -> bool:

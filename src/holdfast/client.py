@@ -236,8 +236,9 @@ class Client:
     def check_held(self, hold: Hold) -> None:
         """Raise `LeaseLost` unless this is surely ours at this moment."""
         if not self.held(hold):
+            why = self.why(hold)
             raise LeaseLost(
-                f"The lease on {hold.key!r} is not yours: {self.why(hold)}.", key=hold.key
+                f"The lease on {hold.key!r} is not yours: {why}.", key=hold.key, why=why
             )
 
     def why(self, hold: Hold) -> str:

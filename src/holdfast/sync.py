@@ -77,7 +77,7 @@ class Lease(LeaseBase[threading.Event]):
         try:
             client.driver.run(renew_steps(client.witness, hold))
         except LeaseLost as lost:
-            client.keeper.lose(hold, str(lost))
+            client.keeper.lose(hold, lost.why)
             raise
 
     def release(self) -> bool:

@@ -3,7 +3,8 @@
 For every hold there are three moments, and one timer set to the first of them:
 
     beat      renew it; a third of the ttl after the last one, spread so that many leases
-              do not beat together, and no more than so many a second in all
+              do not beat together, on a fine grid so that those near each other can share
+              a trip, and no more than so many a second in all
     danger    two thirds of the ttl have passed since the last renewal that went through
     loss      the deadline; it comes whether or not a beat is under way
 
@@ -23,6 +24,9 @@ from holdfast.core.records import SECOND, Micros
 
 SHORTEST_RETRY: Micros = 20_000
 STALE_TIMERS = 64
+# A period is divided into so many moments at which leases of the same ttl may beat.
+GRID = 64
+COARSEST: Micros = 100_000
 
 
 class Due:
@@ -181,7 +185,8 @@ class Keeper:
         due.beats.append(kept.hold)
 
     def _plan(self, kept: _Kept, at: Micros) -> None:
-        kept.next_beat = None if kept.stopped(at) else at
+        grid = min(kept.hold.ttl // BEATS_PER_TTL // GRID, COARSEST) or 1
+        kept.next_beat = None if kept.stopped(at) else at - at % grid
 
     def _arm(self, kept: _Kept) -> None:
         self._count = kept.timer = self._count + 1

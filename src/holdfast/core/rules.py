@@ -57,6 +57,11 @@ Party: TypeAlias = Holder | Waiter
 Dead: TypeAlias = Callable[[Party], bool]
 
 
+def nobody(party: Party) -> bool:
+    """Nobody is dead: there is nobody."""
+    return False
+
+
 def decide(command: Command, record: Record, dead: Dead, stamp: Stamp) -> Decision:
     """What this command does to this record."""
     return _RULES[type(command)](command, record, dead, stamp)

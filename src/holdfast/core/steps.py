@@ -5,10 +5,11 @@ unchanged under threads, asyncio and the simulator. How they work:
 
  1. `apply_steps` carries one command to the end: load, decide, swap. A conflict brings
     the record that is there instead, and the rules are asked again.
- 2. After an `OutcomeUnknown` it loads and looks for its own token. Every write has its
+ 2. After an `OutcomeUnknown` it loads and looks for its own token; after a second one it
+    is for the caller to try again, or to give up in time. Every write has its
     own `beat`; the deadline of a grant is that of the write that landed.
  3. What a client wrote last it remembers, so that the next swap goes without a load. A
-    remembered record is only good for a swap, which proves it; never for a refusal.
+    remembered record is only good for a swap, which proves it; never for an answer.
  4. State is changed between yields only. An interrupt may end a generator at any
     instruction: the attempt remembers what may be in the store, and `undo_steps` takes
     it out. Whoever runs steps with an attempt runs `undo_steps` if they do not succeed.
@@ -100,6 +101,7 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
     key = attempt.key
     view = witness.recall(key)
     proven = False  # a view is proven by a reply; a recalled one only by its swap
+    unanswered = False
     conflicts = 0
     while True:
         at = witness.store_time(now)
@@ -114,9 +116,12 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             stamp = Stamp(at, beat, True, None if view.now is None else view.now.latest)
         else:
             stamp = Stamp((yield from WALL), beat, clocked=False)
-        dead = witness.dead(key, view.now, now)
-        decision = rules.decide(command, view.record, dead, stamp)
-        if not proven and type(decision.verdict) not in _PROVEN_BY_SWAP:
+        record = view.record
+        dead = witness.dead(key, view.now, now) if record.holders or record.queue else rules.nobody
+        decision = rules.decide(command, record, dead, stamp)
+        if not proven and (
+            decision.record is None or type(decision.verdict) not in _PROVEN_BY_SWAP
+        ):
             view = None
             continue
         if decision.record is None:
@@ -129,6 +134,9 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
         except OutcomeUnknown:
             attempt.doubted = True
             witness.forget(key)
+            if unanswered:  # twice in a row: whoever called knows how long to go on
+                raise
+            unanswered = True
             view = None
             now = yield from NOW
             continue
@@ -140,7 +148,7 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             view = View(decision.record, outcome.version, outcome.now, got)
             witness.wrote(key, view, now)
             return decision.verdict, view
-        attempt.touched = touched_before
+        attempt.touched = touched_before or attempt.shows_in(outcome.entry.record)
         witness.forget(key)
         view, proven = _view(witness, key, outcome.entry, now, got), True
         now = got
@@ -198,7 +206,7 @@ def _renewed(hold: Hold, attempt: Attempt, verdict: Verdict, got: Micros) -> Non
 
 
 def _lost(hold: Hold, why: str) -> LeaseLost:
-    return LeaseLost(f"The lease on {hold.key!r} is lost: {why}.", key=hold.key)
+    return LeaseLost(f"The lease on {hold.key!r} is lost: {why}.", key=hold.key, why=why)
 
 
 def renew_many_steps(witness: Witness, holds: Iterable[Hold]) -> Steps[list[HoldfastError | None]]:

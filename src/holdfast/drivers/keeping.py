@@ -152,7 +152,7 @@ class KeeperRunner:
 
     def _beat_done(self, hold: Hold, outcome: Exception | None, was_wanted: bool) -> None:
         if isinstance(outcome, LeaseLost):
-            self.lose(hold, str(outcome))
+            self.lose(hold, outcome.why)
             return
         with self._lock:
             rescued = self._keeper.beat_done(hold, clock.monotonic(), renewed=outcome is None)

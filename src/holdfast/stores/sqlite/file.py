@@ -158,16 +158,17 @@ class Clock:
     """
 
     def __init__(self, connection: Connection) -> None:
-        self._offset: Micros | None = None
+        self._offset: Micros = 0
+        self._read = clock.wall
         boot = _boot_id()
         if boot is not None:
-            self._offset = _known_offset(connection, boot)
-            if self._offset is None:
-                self._offset = _set_offset(connection, boot)
+            offset = _known_offset(connection, boot)
+            self._offset = _set_offset(connection, boot) if offset is None else offset
+            self._read = clock.monotonic
 
     def now(self) -> Micros:
         """The store's time."""
-        return clock.wall() if self._offset is None else self._offset + clock.monotonic()
+        return self._offset + self._read()
 
 
 def _boot_id() -> str | None:
