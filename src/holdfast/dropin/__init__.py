@@ -1,1 +1,4 @@
-"""The APIs that people already call, on the data that their programs already share."""
+"""The APIs of other lock libraries, in their own formats on the store.
+
+Moving over is a changed import, and old and new workers exclude each other meanwhile.
+"""

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from sqlalchemy import create_engine
+from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import holdfast
@@ -74,6 +77,18 @@ def test_ddl_is_what_setup_runs(server: Server) -> None:
             server.run(statement)
     store.setup()
     assert store.load("k").version is None
+
+
+def test_ddl_on_the_command_line(server: Server) -> None:
+    """`holdfast setup --print` prints it, and changes nothing."""
+    table = server.new_table()
+    url = server.url(query=f"table={table}")
+    command = [sys.executable, "-m", "holdfast", "--url", url, "setup", "--print"]
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert printed.returncode == 0, printed.stderr
+    assert printed.stdout == server.open(query=f"table={table}").ddl()
+    with pytest.raises(ProgrammingError):
+        server.run(f"SELECT * FROM {table}")
 
 
 def test_setup_by_many_at_once(server: Server) -> None:

@@ -1,21 +1,4 @@
-"""The `ResourceLocker` of Ensembl's production pipelines, with its classes and tables.
-
-Existing code only changes its import:
-
-    from holdfast.dropin.resource_lock import LockException, ResourceLocker
-
-    locker = ResourceLocker("mysql://user:password@host:3306/resource_lock")
-    lock = locker.lock("my_client_name", "uri://my_resource", "read")
-    locker.unlock(lock)
-
-A lock is a row: any number of `read` locks on a resource without a `write` lock, and a
-`write` lock only when there is no other lock at all. Programs that still use the original
-on the same database exclude this one, and it excludes them.
-
-New here, and off unless asked for: `ttl=` (the lock runs out by itself), `wait=` (try for
-so long), and `with locker.lock(...)`. Locks of the original never expire, and neither do
-these without a `ttl`. There is no fencing number: for that, use `holdfast.connect()`.
-"""
+"""The locker: what the original offers, and what is new."""
 
 from __future__ import annotations
 
@@ -27,7 +10,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Row, Select, Table, delete, insert, select, update
 from sqlalchemy import exc as sa
 
-from holdfast.dropin._resource_granting import (
+from holdfast.dropin.resource_lock.granting import (
     both_exist,
     check_free,
     count,
@@ -38,8 +21,8 @@ from holdfast.dropin._resource_granting import (
     same_lock,
     sweep,
 )
-from holdfast.dropin._resource_models import Client, LockException, Resource, ResourceLock
-from holdfast.dropin._resource_tables import (
+from holdfast.dropin.resource_lock.models import Client, LockException, Resource, ResourceLock
+from holdfast.dropin.resource_lock.tables import (
     CLIENT,
     EXPIRY,
     LOCK,
@@ -51,8 +34,6 @@ from holdfast.dropin._resource_tables import (
     was_beaten,
     was_kept_out,
 )
-
-__all__ = ["Client", "LockException", "Resource", "ResourceLock", "ResourceLocker"]
 
 R = TypeVar("R")
 

@@ -1,4 +1,4 @@
-"""How a lock is granted, inside one transaction that has entered (see `_resource_tables`)."""
+"""How a lock is granted, inside one transaction that has entered (see `tables`)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, Table, delete, func, insert, select
 
-from holdfast.dropin._resource_models import Client, LockException, Resource, ResourceLock
-from holdfast.dropin._resource_tables import CLIENT, EXPIRY, LOCK, RESOURCE, clock
+from holdfast.dropin.resource_lock.models import Client, LockException, Resource, ResourceLock
+from holdfast.dropin.resource_lock.tables import CLIENT, EXPIRY, LOCK, RESOURCE, clock
 
 
 def locks() -> Select[Any]:

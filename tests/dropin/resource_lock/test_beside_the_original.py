@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from holdfast.dropin import _resource_granting, _resource_tables, resource_lock
-from holdfast.dropin.resource_lock import LockException, ResourceLocker
-from tests.dropin.old_client import OldClient
+from holdfast.dropin.resource_lock import LockException, ResourceLocker, granting, tables
+from holdfast.dropin.resource_lock import locker as locking
+from tests.dropin.resource_lock.old_client import OldClient
 
 Make = Callable[[str], ResourceLocker]
 URI = "mysql://host/homo_sapiens_core"
@@ -71,14 +71,14 @@ def test_new_client_between_look_and_insert(
 ) -> None:
     """An old client cannot look and insert while a new one is in between."""
     looked, go_on = Event(), Event()
-    real = _resource_granting.check_free
+    real = granting.check_free
 
     def slow(*args: Any) -> None:
         real(*args)
         looked.set()
         go_on.wait(10)
 
-    monkeypatch.setattr(resource_lock, "check_free", slow)
+    monkeypatch.setattr(locking, "check_free", slow)
     with OldClient(database) as old, ThreadPoolExecutor(2) as pool:
         old.look(URI, "write")
         old.let_go()
@@ -113,7 +113,7 @@ def test_tables_left_locked(
 ) -> None:
     """An old client that leaves the tables locked is a `LockException`, not a hang; and we
     leave nothing locked ourselves."""
-    monkeypatch.setattr(_resource_tables, "LONGEST_TABLE_WAIT_S", 1)
+    monkeypatch.setattr(tables, "LONGEST_TABLE_WAIT_S", 1)
     locker = locker_at(mysql_database)
     mine = locker.lock("new", "mine", "write")
     with OldClient(mysql_database) as old:
