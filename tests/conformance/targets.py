@@ -10,6 +10,7 @@ from uuid import uuid4
 from holdfast.stores.base import Store
 from holdfast.stores.registry import open_store
 from holdfast.testing.conformance import Target
+from tests.conformance.sql_targets import mysql_target, postgres_target
 
 
 class MemoryTarget(Target):
@@ -45,5 +46,7 @@ class SQLiteTarget(Target):
 
 TARGETS: dict[str, Callable[[Path], Target]] = {
     "memory": MemoryTarget,
+    "mysql": mysql_target,
+    "postgresql": postgres_target,
     "sqlite": SQLiteTarget,
 }

@@ -17,35 +17,66 @@ ENTRY_POINTS = "holdfast.stores"
 
 BUILT_IN: dict[str, str] = {
     "memory": "holdfast.stores.memory:MemoryStore",
+    "mysql": "holdfast.stores.sql:SQLStore",
     "null": "holdfast.stores.null:NullStore",
+    "postgresql": "holdfast.stores.sql:SQLStore",
     "sqlite": "holdfast.stores.sqlite:SQLiteStore",
 }
 
+# Other spellings of the same.
+ALIASES: dict[str, str] = {
+    "mariadb": "mysql",
+    "mariadb+pymysql": "mysql",
+    "mysql+pymysql": "mysql",
+    "postgres": "postgresql",
+    "postgresql+psycopg": "postgresql",
+}
+
+# Whose objects can be opened too, by the top-level module of their class. The store has a
+# classmethod `from_object(object, **options)`.
+ADOPTERS: dict[str, str] = {
+    "sqlalchemy": "holdfast.stores.sql:SQLStore",
+}
+
 # The extra that brings the driver of a store: `pip install 'holdfast[extra]'`.
-EXTRAS: dict[str, str] = {}
+EXTRAS: dict[str, str] = {
+    "mysql": "mysql",
+    "postgresql": "postgres",
+}
 
 
-def open_store(url: str | Store, **options: Any) -> Store:
-    """Open the store at this URL. An open store is taken as it is."""
+def open_store(url: Any, **options: Any) -> Store:
+    """Open the store at this URL, or on this object of a driver (`ADOPTERS`).
+
+    An open store is taken as it is.
+    """
     if isinstance(url, Store):
         return url
     if not isinstance(url, str):
-        raise BadURL(f"A store is named by its URL, not by a {type(url).__name__}.")
+        return _adopt(url, options)
     parsed = parse(url)
-    return _store_class(parsed.scheme).from_url(parsed, **options)
+    scheme = ALIASES.get(parsed.scheme, parsed.scheme)
+    return _store_class(scheme).from_url(parsed, **options)
+
+
+def _adopt(found: Any, options: dict[str, Any]) -> Store:
+    for kind in type(found).__mro__:
+        target = ADOPTERS.get(kind.__module__.partition(".")[0])
+        if target is not None:
+            return cast("Store", _named(target).from_object(found, **options))
+    raise BadURL(f"A store is named by its URL, not by a {type(found).__name__}.")
 
 
 def schemes() -> list[str]:
     """All URL schemes that can be opened here."""
-    return sorted({*BUILT_IN, *(point.name for point in _entry_points())})
+    return sorted({*BUILT_IN, *ALIASES, *(point.name for point in _entry_points())})
 
 
 def _store_class(scheme: str) -> type[Store]:
     target = BUILT_IN.get(scheme)
     try:
         if target is not None:
-            module, _, name = target.partition(":")
-            return cast("type[Store]", getattr(import_module(module), name))
+            return cast("type[Store]", _named(target))
         for point in _entry_points():
             if point.name == scheme:
                 return cast("type[Store]", point.load())
@@ -54,6 +85,11 @@ def _store_class(scheme: str) -> type[Store]:
         what = f"pip install 'holdfast[{extra}]'" if extra else f"install {exc.name}"
         raise MissingDriver(f"The {scheme} store needs {exc.name}: {what}") from exc
     raise BadURL(f"There is no store for {scheme}: URLs. Known are {', '.join(schemes())}.")
+
+
+def _named(target: str) -> Any:
+    module, _, name = target.partition(":")
+    return getattr(import_module(module), name)
 
 
 def _entry_points() -> Any:
