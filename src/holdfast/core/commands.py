@@ -118,19 +118,12 @@ class Decision(Struct, frozen=True, gc=False):
 class Stamp(Struct, frozen=True, gc=False):
     """What is new with every write: the time (its upper bound) and a nonce.
 
-    `clocked` is False when the time is not the store's but only the client's guess. `seen`
-    is the store's clock as it was read with the record: never ahead of it, as `at` may be.
+    `clocked` is False when the time is not the store's but only the client's guess.
     """
 
     at: Micros
     beat: str
     clocked: bool = True
-    seen: Micros | None = None
-
-    @property
-    def fence_floor(self) -> Micros:
-        """The least that a new fence may be."""
-        return self.at if self.seen is None else self.seen
 
     def expiry(self, ttl: Micros) -> Micros:
         """The `expires_at` of a party written now; 0 where the store has no clock."""
