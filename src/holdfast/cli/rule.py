@@ -108,13 +108,13 @@ def purge(ctx: click.Context, prefix: str, older_than: float, json: bool) -> Non
 
 
 @click.command()
-@option("--print", "only_print", is_flag=True, help="Only print the statements, for a DBA.")
+@option("--print", is_flag=True, help="Only print the statements, for a DBA.")
 @shared
 @click.pass_context
-def setup(ctx: click.Context, only_print: bool) -> None:
+def setup(ctx: click.Context, print: bool) -> None:
     """Create what the store needs: a file, a table, a script. Harmless to repeat."""
     session = connected(ctx)
-    if only_print:
+    if print:
         with closing(open_place(session.place, {})) as store:
             click.echo(store.ddl(), nl=False)
         return

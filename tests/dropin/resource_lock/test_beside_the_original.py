@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from holdfast.dropin.resource_lock import LockException, ResourceLocker, granting, tables
-from holdfast.dropin.resource_lock import locker as locking
+from holdfast.dropin.resource_lock import locker as locker_module
 from tests.dropin.resource_lock.old_client import OldClient
 
 Make = Callable[[str], ResourceLocker]
@@ -78,7 +78,7 @@ def test_new_client_between_look_and_insert(
         looked.set()
         go_on.wait(10)
 
-    monkeypatch.setattr(locking, "check_free", slow)
+    monkeypatch.setattr(locker_module, "check_free", slow)
     with OldClient(database) as old, ThreadPoolExecutor(2) as pool:
         old.look(URI, "write")
         old.let_go()

@@ -12,6 +12,7 @@ from holdfast.dropin.resource_lock.tables import CLIENT, EXPIRY, LOCK, RESOURCE,
 
 
 def locks() -> Select[Any]:
+    """All locks with their clients and resources."""
     return (
         select(LOCK, CLIENT.c.name, RESOURCE.c.uri)
         .outerjoin(CLIENT, CLIENT.c.client_id == LOCK.c.client_id)
@@ -21,19 +22,23 @@ def locks() -> Select[Any]:
 
 
 def same_lock(lock: ResourceLock) -> Any:
+    """This very lock: SQLite uses ids again."""
     return (LOCK.c.resource_lock_id == lock.resource_lock_id) & (LOCK.c.created == lock.created)
 
 
 def expiry_of(lock: ResourceLock) -> Any:
+    """The expiry of this very lock."""
     same = EXPIRY.c.resource_lock_id == lock.resource_lock_id
     return same & (EXPIRY.c.created == lock.created)
 
 
 def count(connection: Connection, table: Table, match: Any) -> int:
+    """How many rows match."""
     return int(connection.scalar(select(func.count()).select_from(table).where(match)) or 0)
 
 
 def both_exist(connection: Connection, client: Client, resource: Resource) -> bool:
+    """Whether neither was deleted since."""
     return bool(
         count(connection, CLIENT, CLIENT.c.client_id == client.client_id)
         and count(connection, RESOURCE, RESOURCE.c.resource_id == resource.resource_id)
@@ -41,6 +46,7 @@ def both_exist(connection: Connection, client: Client, resource: Resource) -> bo
 
 
 def check_free(connection: Connection, resource: Resource, lock_type: str) -> None:
+    """Raise `LockException` if the rule says no."""
     on_it = LOCK.c.resource_id == resource.resource_id
     if lock_type == "read":
         writing = count(connection, LOCK, on_it & (LOCK.c.lock_type == "write"))
