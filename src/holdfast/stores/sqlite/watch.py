@@ -30,6 +30,9 @@ class Watch:
         self._news = threading.Event()  # somebody new sleeps, or the store closes
         self._running = False
         self._closed = False
+        self._looking = threading.Lock()  # held while the connection is in use
+        self._connection: Connection | None = None
+        self._paused = False
 
     def add(self, sleeper: Sleeper) -> None:
         """Ring this one when its key changes."""
@@ -50,13 +53,29 @@ class Watch:
         self._news.set()
         self.sleepers.wake_all()
 
+    def pause(self, at_most_s: float) -> None:
+        """Before a fork: let go of the file."""
+        self._paused = self._looking.acquire(timeout=at_most_s)
+        if self._paused and self._connection is not None:
+            self._connection.pause()
+            self._news.set()  # a new connection does not know what the old one had seen
+
+    def resume(self) -> None:
+        """After it."""
+        if self._paused:
+            self._paused = False
+            self._looking.release()
+
     def _run(self) -> None:
         try:
-            connection = self._connect()
+            with self._looking:
+                self._connection = connection = self._connect()
             try:
                 self._look(connection)
             finally:
-                connection.close()
+                with self._looking:
+                    self._connection = None
+                    connection.close()
         except HoldfastError:
             # The sleepers will meet the same trouble, and report it, when they look.
             self._running = False
@@ -65,12 +84,13 @@ class Watch:
     def _look(self, connection: Connection) -> None:
         seen, nap, idle_s = None, FASTEST_S, 0.0
         while not self._closed:
-            news = self._news.is_set()
-            self._news.clear()
-            (version,) = connection.run("PRAGMA data_version").fetchone()
-            if news or version != seen:
-                seen, nap = version, FASTEST_S
-                self._ring_changed(connection)
+            with self._looking:
+                news = self._news.is_set()
+                self._news.clear()
+                (version,) = connection.run("PRAGMA data_version").fetchone()
+                if news or version != seen:
+                    seen, nap = version, FASTEST_S
+                    self._ring_changed(connection)
             if self.sleepers.keys():
                 idle_s = 0.0
             elif (idle_s := idle_s + nap) > LINGER_S and self._stop():
