@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -157,7 +158,7 @@ def test_danger_then_loss_when_beats_fail() -> None:
     assert "could not be renewed" in one.why
     tries = [at for at, _ in world.beats]
     assert len(tries) > 5
-    assert max(later - before for before, later in zip(tries, tries[1:], strict=False)) < PERIOD / 2
+    assert max(later - before for before, later in pairwise(tries)) < PERIOD / 2
     assert len(world.keeper) == 0
 
 

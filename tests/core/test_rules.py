@@ -122,7 +122,7 @@ def test_never_two_incompatible_holders(run: list[tuple[Command, int]]) -> None:
     """Whatever is asked for, those who live and hold may hold together; tokens are unique."""
     for lock, _, _, _ in played(run):
         assert compatible(lock.live())
-        names = [party.token for party in (*lock.live(), *lock.waiting())]
+        names = [h.token for h in lock.live()] + [w.token for w in lock.waiting()]
         assert len(set(names)) == len(names)
 
 
@@ -346,7 +346,8 @@ def test_without_a_clock_no_expiry_is_written(run: list[tuple[Command, int]]) ->
     lock = Lock(clocked=False)
     for command, _ in run:
         lock.do(command)
-        assert all(p.expires_at == 0 for p in (*lock.record.holders, *lock.record.queue))
+        parties: tuple[Party, ...] = (*lock.record.holders, *lock.record.queue)
+        assert all(party.expires_at == 0 for party in parties)
 
 
 @given(runs)
