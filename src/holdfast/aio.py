@@ -20,7 +20,7 @@ from holdfast import clock
 from holdfast.client import PATIENCE, Client, logger
 from holdfast.core.acquiring import acquire_all_steps, acquire_steps
 from holdfast.core.effects import Steps
-from holdfast.core.events import Event, Evicted, StoreTrouble
+from holdfast.core.events import Event, StoreTrouble
 from holdfast.core.holds import Attempt, Hold
 from holdfast.core.listing import list_steps, purge_steps, show_steps
 from holdfast.core.steps import enter_steps, evict_steps, offer_steps, release_steps, renew_steps
@@ -28,7 +28,7 @@ from holdfast.drivers.aio import AsyncDriver
 from holdfast.errors import Busy, HoldfastError, LeaseLost, UsageError
 from holdfast.guards import Guarded, OnBusy, Within
 from holdfast.leases import LeaseBase, LeasesBase
-from holdfast.options import Seconds, check_key, check_retention
+from holdfast.options import Seconds, check_key, check_prefix, check_retention
 from holdfast.places import DEFAULT, Place, open_place
 from holdfast.stores.base import Store
 from holdfast.views import HolderInfo, LockInfo, holder_info, lock_info
@@ -247,7 +247,11 @@ class Locks:
         self._client = Client(store, **options)
         self._store = store.to_async()
         self._driver = AsyncDriver(
-            self._store, self._client.witness, self._client.emit, self._client.keep
+            self._store,
+            self._client.witness,
+            self._client.emit,
+            self._client.keep,
+            self._client.check_usable,
         )
         self._client.make_lease = functools.partial(Lease, self._client, self._driver)
 
@@ -439,6 +443,7 @@ class Locks:
     async def list(self, prefix: str = "", *, free: bool = False) -> AsyncIterator[LockInfo]:
         """The locks whose keys start with a prefix, page by page; `free` ones too if asked."""
         client = self._client
+        check_prefix(prefix)
         cursor = None
         while True:
             client.check_usable()
@@ -467,12 +472,13 @@ class Locks:
         check_key(key, client.facts.max_key_bytes)
         until = clock.monotonic() + PATIENCE
         evicted = await self._driver.run(evict_steps(client.witness, key, fence, until))
-        client.emit(Evicted(key, evicted.holders))
+        client.evicted(key, evicted.holders)
         return tuple(holder_info(key, holder, None, 0) for holder in evicted.holders)
 
     async def purge(self, prefix: str = "", *, older_than: Seconds = 24 * 3600.0) -> int:
         """Drop the records of locks that nobody has used for a while; how many they were."""
         client = self._client
+        check_prefix(prefix)
         retention = check_retention(older_than)
         dropped, cursor = 0, None
         while True:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.errors import Misconfigured
 from holdfast.stores.base import Store
 from holdfast.stores.registry import open_store
 
@@ -36,7 +37,13 @@ def open_place(place: Place, options: dict[str, Any]) -> Store:
     if url:
         return open_store(url, **options)
     path = embedded_path()
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise Misconfigured(
+            f"There is no place for the embedded store ({exc}): name one with "
+            f"{URL_VARIABLE}=sqlite:///path/to/locks.db"
+        ) from exc
     from holdfast.stores.sqlite import SQLiteStore
 
     return SQLiteStore(path, **options)

@@ -19,7 +19,7 @@ from holdfast.core.commands import Blocked, Claim, Free, Granted, Mismatch
 from holdfast.core.effects import NOW, Emit, Keep, Sleep, Steps, Wait
 from holdfast.core.events import StoreTrouble, Waiting
 from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold
-from holdfast.core.records import SECOND, Holder, Micros
+from holdfast.core.records import SECOND, Holder, Micros, anonymous
 from holdfast.core.rules import Party
 from holdfast.core.steps import FIRST_PAUSE, LONGEST_PAUSE, apply_steps, as_sure_as_we_are
 from holdfast.core.witness import View, Witness
@@ -89,8 +89,8 @@ class _Wait:
         return Waiting(
             self.attempt.key,
             self.claim.owner,
-            blocked.holders,
-            blocked.ahead,
+            tuple(anonymous(holder) for holder in blocked.holders),
+            tuple(anonymous(waiter) for waiter in blocked.ahead),
             now - self.started,
             None if frees_at is None else max(0, frees_at - now),
             news,
@@ -182,13 +182,14 @@ def _wait_turn_steps(
 
 def _not_free(key: str, blocked: Blocked, terms: Terms) -> Busy:
     who = blocking(blocked.holders, len(blocked.ahead))
+    holders = [anonymous(holder) for holder in blocked.holders]
     if terms.timeout == 0:
-        return Busy(f"{key!r} is {who}.", key=key, holders=blocked.holders)
+        return Busy(f"{key!r} is {who}.", key=key, holders=holders)
     seconds = (terms.timeout or 0) / SECOND
     return AcquireTimeout(
         f"{key!r} was not free within {seconds:g} s: it is {who}.",
         key=key,
-        holders=blocked.holders,
+        holders=holders,
     )
 
 

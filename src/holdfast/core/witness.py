@@ -6,6 +6,7 @@ client: entries are replaced whole, and a stale one costs a conflict, never a lo
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
@@ -22,10 +23,8 @@ _NOTHING: dict[tuple[str, str], Micros] = {}
 
 
 def _drop_oldest(memory: dict[str, Any]) -> None:
-    try:
+    with suppress(StopIteration, RuntimeError):  # another thread was faster, and made room
         memory.pop(next(iter(memory)), None)
-    except (StopIteration, RuntimeError):
-        pass  # another thread was faster, and has made room
 
 
 class View(Struct, frozen=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, cast
 
-from holdfast.errors import BadURL, MissingDriver
+from holdfast.errors import BadOption, BadURL, MissingDriver
 from holdfast.stores.base import Store
 from holdfast.stores.url import parse
 
@@ -28,6 +28,9 @@ EXTRAS: dict[str, str] = {}
 def open_store(url: str | Store, **options: Any) -> Store:
     """Open the store at this URL. An open store is taken as it is."""
     if isinstance(url, Store):
+        if options:
+            names = ", ".join(sorted(options))
+            raise BadOption(f"This store is open already, too late for {names}.")
         return url
     if not isinstance(url, str):
         raise BadURL(f"A store is named by its URL, not by a {type(url).__name__}.")

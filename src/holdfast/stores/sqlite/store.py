@@ -179,7 +179,8 @@ def _statement(
 
 def _path_of(url: StoreURL) -> str:
     path = url.path
-    if url.host or not path.strip("/") or ":memory:" in path:
+    server = url.host or url.user or url.password or url.port
+    if server or not path.strip("/") or ":memory:" in path:
         raise BadURL(
             "An SQLite store is named by its file: sqlite:///absolute/path, "
             "sqlite:///~/in/home or sqlite:relative/path (and memory:// needs no file)."
