@@ -27,7 +27,7 @@ from holdfast.core.steps import enter_steps, evict_steps, offer_steps, release_s
 from holdfast.drivers.aio import AsyncDriver
 from holdfast.errors import Busy, HoldfastError, LeaseLost, UsageError
 from holdfast.guards import Guarded, OnBusy, Within
-from holdfast.leases import LeaseBase, LeasesBase
+from holdfast.leases import LeaseBase, LeasesBase, graver
 from holdfast.options import Seconds, check_key, check_prefix, check_retention
 from holdfast.places import DEFAULT, Place, open_place
 from holdfast.stores.base import Store
@@ -143,7 +143,7 @@ class Lease(LeaseBase[asyncio.Event]):
             await self.release()
         except HoldfastError as trouble:
             # The work was protected to its end; only the lock stays until its ttl.
-            self._client.emit(StoreTrouble(self.key, str(trouble), "release"))
+            self._client.emit(StoreTrouble(self.key, str(trouble), "release", again=False))
         if exc_type is None and self._hold.state == "lost":
             self.check()
 
@@ -186,14 +186,7 @@ class Leases(LeasesBase[Lease]):
 
     async def release(self) -> None:
         """Give them all back."""
-        trouble: HoldfastError | None = None
-        for lease in reversed(self._leases):
-            try:
-                await lease.release()
-            except HoldfastError as exc:
-                trouble = trouble or exc
-        if trouble is not None:
-            raise trouble
+        await self._each(lambda lease: lease.release())
 
     async def __aenter__(self) -> Leases:
         return self
@@ -204,12 +197,16 @@ class Leases(LeasesBase[Lease]):
         exc: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        trouble: HoldfastError | None = None
+        await self._each(lambda lease: lease.__aexit__(exc_type, None, None))
+
+    async def _each(self, call: Callable[[Lease], Awaitable[object]]) -> None:
+        """For all of them, though one fails or we are cancelled; then say so."""
+        trouble: BaseException | None = None
         for lease in reversed(self._leases):
             try:
-                await lease.__aexit__(exc_type, None, None)
-            except LeaseLost as lost:
-                trouble = lost
+                await call(lease)
+            except BaseException as exc:
+                trouble = graver(trouble, exc)
         if trouble is not None:
             raise trouble
 
@@ -408,9 +405,9 @@ class Locks:
         def decorate(
             function: Callable[P, Awaitable[R]],
         ) -> Callable[P, Coroutine[Any, Any, R | None]]:
+            guarded = Guarded(function, key, busy)
             if not inspect.iscoroutinefunction(function):
                 raise UsageError("This is not an async function: guard it with holdfast's locks.")
-            guarded = Guarded(function, key, busy)
             patience = {} if busy == "wait" else {"timeout": 0}
 
             @functools.wraps(function)
@@ -421,7 +418,7 @@ class Locks:
                 except Busy:
                     if busy != "skip":
                         raise
-                    logger.warning("Skipping %s: lock %s is taken", function.__qualname__, name)
+                    logger.warning("Skipping %s: lock %s is taken", guarded.name, name)
                     return None
                 async with lease:
                     with Within(lease):

@@ -184,8 +184,8 @@ class Client:
         for attempt in attempts:
             for token in attempt.leftovers():
                 lease = self._adopting.pop(token, None)
-                if lease is not None:
-                    self.keeper.end(lease.hold, "released")
+                if lease is not None and self.keeper.end(lease.hold, "released"):
+                    self.ended(lease.hold, "Gave back")
 
     def adopt(self, hold: Hold, how: str) -> Any:
         """Make the lease and look after it."""
@@ -217,7 +217,7 @@ class Client:
             self.ended(hold, "Released")
         else:
             hold.was_gone()
-            self.emit(events.Lost(hold.key, hold.owner, hold.fence, hold.why))
+            self.lost(hold)
 
     def begin_hand_over(self, hold: Hold, ttl: Seconds | None) -> tuple[Attempt, str]:
         """End a hold. What is then to be done in the store, and the ticket for the next one."""
@@ -319,9 +319,9 @@ class Client:
 
     def emit(self, event: Event) -> None:
         """Tell the log and the listener. A listener's mistake is logged, not passed on."""
-        log_event(event)
-        if self.on_event is not None:
-            try:
+        try:
+            log_event(event)
+            if self.on_event is not None:
                 self.on_event(event)
-            except Exception:
-                logger.exception("A listener of Holdfast events failed")
+        except Exception:
+            logger.exception("A listener of Holdfast events failed")

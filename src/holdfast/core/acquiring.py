@@ -195,11 +195,15 @@ def _not_free(key: str, blocked: Blocked, terms: Terms) -> Busy:
 
 def blocking(holders: Sequence[Holder], waiting: int) -> str:
     """Who is in the way, for people."""
-    names = ", ".join(sorted({holder.owner for holder in holders}))
-    ahead = f"{waiting} waiting ahead" if waiting else ""
-    if names and ahead:
-        return f"held by {names}, with {ahead}"
-    return f"held by {names}" if names else ahead
+    if not holders:
+        return f"kept for the {waiting} waiting ahead"
+    ahead = f", with {waiting} waiting ahead" if waiting else ""
+    return f"held by {names(holders)}{ahead}"
+
+
+def names(parties: Sequence[Party]) -> str:
+    """Who they are, each once."""
+    return ", ".join(sorted({party.owner for party in parties}))
 
 
 # --- many keys ------------------------------------------------------------------------------

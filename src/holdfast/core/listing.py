@@ -85,7 +85,7 @@ def purge_steps(
                 "dropped: leave the records, they are small."
             )
         if last_used(entry.record) + retention < entry.now.earliest:
-            outcome = yield from Swap(key, entry.version, None)
+            outcome, _ = yield from Swap(key, entry.version, None)
             dropped += not isinstance(outcome, Conflict)
             witness.forget(key)
     return Purged(dropped, page.cursor)

@@ -134,4 +134,4 @@ def report_leftover(
 
     for attempt in attempts:
         if attempt.touched:
-            emit(StoreTrouble(attempt.key, str(trouble), "clean up (its ttl will)"))
+            emit(StoreTrouble(attempt.key, str(trouble), "clean up", again=False))

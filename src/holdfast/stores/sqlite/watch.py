@@ -8,9 +8,9 @@ those are rung whose `turn` has changed.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
-from holdfast.errors import HoldfastError
 from holdfast.stores.sqlite.file import SQL, Connection
 from holdfast.stores.wakeups import Sleeper, Wakeups
 
@@ -18,6 +18,7 @@ from holdfast.stores.wakeups import Sleeper, Wakeups
 FASTEST_S, SLOWEST_S, SLOWING = 0.001, 0.005, 1.02
 # With nobody waiting the thread stays for a moment, because the next one is often near.
 LINGER_S = 1.0
+AFTER_TROUBLE_S = 0.05
 
 
 class Watch:
@@ -76,8 +77,10 @@ class Watch:
                 with self._looking:
                     self._connection = None
                     connection.close()
-        except HoldfastError:
-            # The sleepers will meet the same trouble, and report it, when they look.
+        except Exception:
+            # The sleepers will meet the same trouble, and report it, when they look. If they
+            # do not, the pause keeps them from coming back at once, again and again.
+            time.sleep(AFTER_TROUBLE_S)
             self._running = False
             self.sleepers.wake_all()
 
