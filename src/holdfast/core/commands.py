@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from holdfast.core.records import Holder, Micros, Mode, Note, Record, Waiter
+from holdfast.core.records import Discreet, Holder, Micros, Mode, Note, Record, Waiter
 
 
-class Claim(Struct, frozen=True, gc=False):
+class Claim(Discreet, frozen=True, gc=False):
     """Let me in; and if I must wait and `queue` is set, keep me a place in the queue."""
 
     token: str
@@ -20,24 +20,24 @@ class Claim(Struct, frozen=True, gc=False):
     mode: Mode
     ttl: Micros
     limit: int | None = None
-    note: Note = {}
+    note: Note = {}  # noqa: RUF012 (msgspec copies it)
     queue: bool = False
     patience: Micros = 0  # how long a place in the queue lasts without a sign of life
 
 
-class Renew(Struct, frozen=True, gc=False):
+class Renew(Discreet, frozen=True, gc=False):
     """I am still here."""
 
     token: str
 
 
-class Free(Struct, frozen=True, gc=False):
+class Free(Discreet, frozen=True, gc=False):
     """Take whatever this token has here, a grant or a place in the queue."""
 
     token: str
 
 
-class Offer(Struct, frozen=True, gc=False):
+class Offer(Discreet, frozen=True, gc=False):
     """I give up my grant; whoever brings `ticket` within `ttl` may take it."""
 
     token: str
@@ -45,7 +45,7 @@ class Offer(Struct, frozen=True, gc=False):
     ttl: Micros
 
 
-class Take(Struct, frozen=True, gc=False):
+class Take(Discreet, frozen=True, gc=False):
     """I bring the ticket of an offered grant, and hold it from now on as `token`."""
 
     ticket: str
@@ -107,7 +107,7 @@ NOBODY: Wake = ()
 ANYONE: Wake = ("*",)
 
 
-class Decision(Struct, frozen=True, gc=False):
+class Decision(Discreet, frozen=True, gc=False):
     """What the rules say: the verdict, and the record to write unless it stays as it is."""
 
     verdict: Verdict

@@ -22,7 +22,8 @@ Rules:
  5. Renewing sets the expiry and never brings it closer: another party of a shared lease
     may rely on the later one.
  6. Every command may be applied twice: the second time finds what the first one left
-    (a token that holds, the token freed last) and gives the same answer.
+    (a token that holds, the token freed last) and gives the same answer. Only an eviction
+    then finds nobody to evict.
 """
 
 from __future__ import annotations
