@@ -48,6 +48,15 @@ class LossIsTold(Checker):
         free_since = max(client.impeded_until, belief.since) + soon
         if t > max(client.clock.reaches(hold.deadline) + soon, free_since):
             raise self.broken(f"the deadline of {belief} has passed, and nobody was told")
-        danger_at = client.clock.reaches(hold.renewed + 2 * hold.ttl // 3) + soon
-        if hold.care.keep and not belief.danger and t > max(danger_at, free_since):
+        danger_at = max(client.clock.reaches(hold.renewed + 2 * hold.ttl // 3) + soon, free_since)
+        if _is_renewed(belief, danger_at) and not belief.danger and t > danger_at:
             raise self.broken(f"{belief} is in danger, and nobody was told")
+
+
+def _is_renewed(belief: Belief, at: int) -> bool:
+    """Whether a lease was still to be renewed then: at the end of its `max_hold` it runs out
+    as it was asked to, which is no danger."""
+    hold = belief.hold
+    if not hold.care.keep or hold.care.max_hold is None:
+        return hold.care.keep
+    return at < belief.client.clock.reaches(hold.acquired + hold.care.max_hold)
