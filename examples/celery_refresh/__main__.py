@@ -39,9 +39,18 @@ def start_redis(stack: ExitStack, folder: str) -> str:
         port = probe.getsockname()[1]
     command = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", folder]
     stack.enter_context(running([*command, "--save", ""], stdout=subprocess.DEVNULL))
-    while socket.socket().connect_ex(("127.0.0.1", port)) != 0:
-        time.sleep(0.05)
+    wait_for(port)
     return f"redis://127.0.0.1:{port}/0"
+
+
+def wait_for(port: int) -> None:
+    """Until somebody listens there."""
+    for _ in range(200):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    sys.exit("redis-server did not start.")
 
 
 def start_worker(stack: ExitStack) -> None:
@@ -52,31 +61,6 @@ def start_worker(stack: ExitStack) -> None:
     stack.enter_context(running([*command, *quietly]))
 
 
-def tell_the_story() -> None:
-    """What happens around midnight."""
-    from celery import chain
-
-    from examples.celery_refresh import cache, tasks
-    from holdfast.integrations.celery import was_skipped
-
-    while not tasks.app.control.ping(timeout=0.5):
-        pass  # the worker is still starting
-    print("00:00 The five-minute refresh starts,")
-    first = tasks.refresh_partial.delay("acme")
-    time.sleep(0.5)
-    print("00:00 and another one, because a contact changed: it is not needed twice.")
-    second = tasks.refresh_partial.delay("acme").get(timeout=60)
-    print(f"      partial: skipped={was_skipped(second)}, held by {second['held_by'][0]}")
-    print("00:00 It is midnight. The full refresh waits for its turn.")
-    full = tasks.refresh_full.delay("acme")
-    print(f"      partial: {first.get(timeout=60)}")
-    print(f"      full:    {full.get(timeout=60)}")
-    print("00:05 A refresh in two tasks: the lease goes with the chain.")
-    result = chain(tasks.evaluate.s("acme", 7), tasks.store.s("acme")).delay()
-    print(f"      chain:   {result.get(timeout=60)}")
-    print(f"The cache has {len(cache.read())} audiences.")
-
-
 def main() -> None:
     """Everything in a folder that is gone afterwards."""
     with ExitStack() as stack:
@@ -85,7 +69,8 @@ def main() -> None:
         os.environ["HOLDFAST_URL"] = f"sqlite://{folder}/locks.db"
         os.environ["CACHE_FILE"] = f"{folder}/cache.db"
         start_worker(stack)
-        tell_the_story()
+        story = [sys.executable, "-m", "examples.celery_refresh.story"]
+        subprocess.run(story, cwd=ROOT, check=True)
 
 
 if __name__ == "__main__":

@@ -20,15 +20,15 @@ from holdfast import clock
 from holdfast.client import PATIENCE, Client, logger
 from holdfast.core.acquiring import acquire_all_steps, acquire_steps
 from holdfast.core.effects import Steps
-from holdfast.core.events import Event, Evicted, StoreTrouble
+from holdfast.core.events import Event, StoreTrouble
 from holdfast.core.holds import Attempt, Hold
 from holdfast.core.listing import list_steps, purge_steps, show_steps
 from holdfast.core.steps import enter_steps, evict_steps, offer_steps, release_steps, renew_steps
 from holdfast.drivers.aio import AsyncDriver
 from holdfast.errors import Busy, HoldfastError, LeaseLost, UsageError
 from holdfast.guards import Guarded, OnBusy, Within
-from holdfast.leases import LeaseBase, LeasesBase
-from holdfast.options import Seconds, check_key, check_retention
+from holdfast.leases import LeaseBase, LeasesBase, graver
+from holdfast.options import Seconds, check_key, check_prefix, check_retention
 from holdfast.places import DEFAULT, Place, open_place
 from holdfast.stores.base import Store
 from holdfast.views import HolderInfo, LockInfo, holder_info, lock_info
@@ -143,7 +143,7 @@ class Lease(LeaseBase[asyncio.Event]):
             await self.release()
         except HoldfastError as trouble:
             # The work was protected to its end; only the lock stays until its ttl.
-            self._client.emit(StoreTrouble(self.key, str(trouble), "release"))
+            self._client.emit(StoreTrouble(self.key, str(trouble), "release", again=False))
         if exc_type is None and self._hold.state == "lost":
             self.check()
 
@@ -186,14 +186,7 @@ class Leases(LeasesBase[Lease]):
 
     async def release(self) -> None:
         """Give them all back."""
-        trouble: HoldfastError | None = None
-        for lease in reversed(self._leases):
-            try:
-                await lease.release()
-            except HoldfastError as exc:
-                trouble = trouble or exc
-        if trouble is not None:
-            raise trouble
+        await self._each(lambda lease: lease.release())
 
     async def __aenter__(self) -> Leases:
         return self
@@ -204,12 +197,16 @@ class Leases(LeasesBase[Lease]):
         exc: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        trouble: HoldfastError | None = None
+        await self._each(lambda lease: lease.__aexit__(exc_type, None, None))
+
+    async def _each(self, call: Callable[[Lease], Awaitable[object]]) -> None:
+        """For all of them, though one fails or we are cancelled; then say so."""
+        trouble: BaseException | None = None
         for lease in reversed(self._leases):
             try:
-                await lease.__aexit__(exc_type, None, None)
-            except LeaseLost as lost:
-                trouble = lost
+                await call(lease)
+            except BaseException as exc:
+                trouble = graver(trouble, exc)
         if trouble is not None:
             raise trouble
 
@@ -247,7 +244,11 @@ class Locks:
         self._client = Client(store, **options)
         self._store = store.to_async()
         self._driver = AsyncDriver(
-            self._store, self._client.witness, self._client.emit, self._client.keep
+            self._store,
+            self._client.witness,
+            self._client.emit,
+            self._client.keep,
+            self._client.check_usable,
         )
         self._client.make_lease = functools.partial(Lease, self._client, self._driver)
 
@@ -404,9 +405,9 @@ class Locks:
         def decorate(
             function: Callable[P, Awaitable[R]],
         ) -> Callable[P, Coroutine[Any, Any, R | None]]:
+            guarded = Guarded(function, key, busy)
             if not inspect.iscoroutinefunction(function):
                 raise UsageError("This is not an async function: guard it with holdfast's locks.")
-            guarded = Guarded(function, key, busy)
             patience = {} if busy == "wait" else {"timeout": 0}
 
             @functools.wraps(function)
@@ -417,7 +418,7 @@ class Locks:
                 except Busy:
                     if busy != "skip":
                         raise
-                    logger.warning("Skipping %s: lock %s is taken", function.__qualname__, name)
+                    logger.warning("Skipping %s: lock %s is taken", guarded.name, name)
                     return None
                 async with lease:
                     with Within(lease):
@@ -439,6 +440,7 @@ class Locks:
     async def list(self, prefix: str = "", *, free: bool = False) -> AsyncIterator[LockInfo]:
         """The locks whose keys start with a prefix, page by page; `free` ones too if asked."""
         client = self._client
+        check_prefix(prefix)
         cursor = None
         while True:
             client.check_usable()
@@ -467,12 +469,13 @@ class Locks:
         check_key(key, client.facts.max_key_bytes)
         until = clock.monotonic() + PATIENCE
         evicted = await self._driver.run(evict_steps(client.witness, key, fence, until))
-        client.emit(Evicted(key, evicted.holders))
+        client.evicted(key, evicted.holders)
         return tuple(holder_info(key, holder, None, 0) for holder in evicted.holders)
 
     async def purge(self, prefix: str = "", *, older_than: Seconds = 24 * 3600.0) -> int:
         """Drop the records of locks that nobody has used for a while; how many they were."""
         client = self._client
+        check_prefix(prefix)
         retention = check_retention(older_than)
         dropped, cursor = 0, None
         while True:

@@ -13,14 +13,21 @@ from holdfast.core.acquiring import Terms
 from holdfast.core.commands import Claim, Free, Offer, Renew, Take
 from holdfast.core.events import Event
 from holdfast.core.holds import Attempt, Care, Hold
-from holdfast.core.records import SECOND, Micros
+from holdfast.core.records import SECOND, Holder, Micros, anonymous
 from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, renew_many_steps, renew_steps
 from holdfast.core.tickets import Ticket, seal, unseal
 from holdfast.core.witness import Witness
 from holdfast.drivers.keeping import KeeperRunner
 from holdfast.drivers.pool import DaemonPool
 from holdfast.drivers.threads import ThreadDriver
-from holdfast.errors import BadOption, ClientClosed, ClientForked, HoldfastError, LeaseLost
+from holdfast.errors import (
+    BadOption,
+    ClientClosed,
+    ClientForked,
+    HoldfastError,
+    LeaseLost,
+    UsageError,
+)
 from holdfast.observe.log import log_event
 from holdfast.options import Seconds
 from holdfast.stores.base import Store
@@ -46,8 +53,7 @@ class Client:
         beats_per_second: float | None = None,
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
-        if beats_per_second is not None and not beats_per_second > 0:
-            raise BadOption("beats_per_second is a number above 0, or None for no cap.")
+        beats_per_second = options.check_cap(beats_per_second)
         self.store = store
         self.facts = store.facts
         self.owner = options.default_owner() if owner is None else options.check_owner(owner)
@@ -56,7 +62,7 @@ class Client:
         self.on_event = on_event
         self.witness = Witness(store.facts)
         self._adopting: dict[str, Any] = {}  # leases of an acquire_all that still goes on
-        self.driver = ThreadDriver(store, self.witness, self.emit, self.keep)
+        self.driver = ThreadDriver(store, self.witness, self.emit, self.keep, self.check_usable)
         self.callbacks = DaemonPool(CALLBACK_THREADS, "holdfast-callback")
         self.make_lease: Callable[[Hold], Any]
         self._waits = Terms(store_patience=self.store_patience)
@@ -158,6 +164,8 @@ class Client:
     def share(self, hold: Hold, *, release: bool) -> str:
         """A ticket for a second party."""
         self.check_held(hold)
+        if release:
+            self._check_may_end(hold)
         ticket = Ticket(hold.key, hold.token, hold.fence, hold.ttl, release)
         return seal("share", ticket)
 
@@ -176,8 +184,8 @@ class Client:
         for attempt in attempts:
             for token in attempt.leftovers():
                 lease = self._adopting.pop(token, None)
-                if lease is not None:
-                    self.keeper.end(lease.hold, "released")
+                if lease is not None and self.keeper.end(lease.hold, "released"):
+                    self.ended(lease.hold, "Gave back")
 
     def adopt(self, hold: Hold, how: str) -> Any:
         """Make the lease and look after it."""
@@ -209,12 +217,13 @@ class Client:
             self.ended(hold, "Released")
         else:
             hold.was_gone()
-            self.emit(events.Lost(hold.key, hold.owner, hold.fence, hold.why))
+            self.lost(hold)
 
     def begin_hand_over(self, hold: Hold, ttl: Seconds | None) -> tuple[Attempt, str]:
         """End a hold. What is then to be done in the store, and the ticket for the next one."""
         self.check_usable()
         self.check_held(hold)
+        self._check_may_end(hold)
         wait = hold.ttl if ttl is None else options.check_ttl(ttl)
         ticket = Ticket(hold.key, urandom(TOKEN_BYTES).hex(), hold.fence, hold.ttl)
         attempt = Attempt(hold.key, Offer(hold.token, ticket.token, wait))
@@ -239,6 +248,13 @@ class Client:
             why = self.why(hold)
             raise LeaseLost(
                 f"The lease on {hold.key!r} is not yours: {why}.", key=hold.key, why=why
+            )
+
+    def _check_may_end(self, hold: Hold) -> None:
+        if not hold.care.may_release:
+            raise UsageError(
+                f"The lease on {hold.key!r} was joined without the right to end it: ask for a "
+                f"ticket from share(release=True)."
             )
 
     def why(self, hold: Hold) -> str:
@@ -286,7 +302,8 @@ class Client:
 
     def wanted(self, hold: Hold) -> None:
         """Somebody waits for it."""
-        self.emit(events.Wanted(hold.key, hold.owner, hold.fence, hold.wanted))
+        waiters = tuple(anonymous(waiter) for waiter in hold.wanted)
+        self.emit(events.Wanted(hold.key, hold.owner, hold.fence, waiters))
         self._tell(hold, "wanted")
 
     def dropped(self, hold: Hold) -> None:
@@ -297,11 +314,15 @@ class Client:
         if hold.signals is not None:
             hold.signals.tell(what)
 
+    def evicted(self, key: str, holders: Sequence[Holder]) -> None:
+        """An operator threw these out."""
+        self.emit(events.Evicted(key, tuple(anonymous(holder) for holder in holders)))
+
     def emit(self, event: Event) -> None:
         """Tell the log and the listener. A listener's mistake is logged, not passed on."""
-        log_event(event)
-        if self.on_event is not None:
-            try:
+        try:
+            log_event(event)
+            if self.on_event is not None:
                 self.on_event(event)
-            except Exception:
-                logger.exception("A listener of Holdfast events failed")
+        except Exception:
+            logger.exception("A listener of Holdfast events failed")

@@ -1,8 +1,13 @@
-"""After a fork the child holds nothing: clients of before the fork are told in the child."""
+"""After a fork the child holds nothing: clients of before the fork are told in the child.
+
+Stores whose connections must not be open across a fork are told before it, and after it on
+both sides.
+"""
 
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from typing import Protocol
 
@@ -14,7 +19,20 @@ class Forkable(Protocol):
         """This is the child, and everything here is the parent's."""
 
 
+class Pausable(Protocol):
+    """A store that must let go of its connections for a fork. Neither may raise."""
+
+    def pause(self) -> None:
+        """Finish what is under way, let go of the connections, and let nobody begin."""
+
+    def resume(self) -> None:
+        """The fork is over, and this is the parent or the child."""
+
+
 _clients: weakref.WeakSet[Forkable] = weakref.WeakSet()
+_stores: weakref.WeakSet[Pausable] = weakref.WeakSet()
+_forking = threading.Lock()  # one fork at a time
+_paused: list[Pausable] = []
 
 
 def register(client: Forkable) -> None:
@@ -22,11 +40,30 @@ def register(client: Forkable) -> None:
     _clients.add(client)
 
 
+def register_store(store: Pausable) -> None:
+    """Pause this store while the process forks."""
+    _stores.add(store)
+
+
+def _before() -> None:
+    _forking.acquire()
+    for store in list(_stores):
+        store.pause()
+        _paused.append(store)
+
+
+def _after() -> None:
+    while _paused:
+        _paused.pop().resume()
+    _forking.release()
+
+
 def _in_child() -> None:
+    _after()
     for client in list(_clients):
         client.abandon()
     _clients.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
+    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_in_child)

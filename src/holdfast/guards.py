@@ -30,9 +30,15 @@ class Guarded:
         self.busy = busy
         import inspect
 
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise UsageError(
+                "A generator's body runs after the call has returned, when the lock would be "
+                "free again: acquire the lock inside of it instead."
+            )
+        self.name = getattr(function, "__qualname__", None) or repr(function)
         self._template = template
         self._signature = inspect.signature(function)
-        self._check_fields(function)
+        self._check_template(template)
 
     def key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """The key for a call with these arguments."""
@@ -40,20 +46,23 @@ class Guarded:
         bound.apply_defaults()
         return self._template.format(**bound.arguments)
 
-    def _check_fields(self, function: Callable[..., Any]) -> None:
+    def _check_template(self, template: str) -> None:
         import string
 
         try:
-            fields = [field for _, field, _, _ in string.Formatter().parse(self._template)]
-        except ValueError as exc:
+            parts = list(string.Formatter().parse(template))
+        except (ValueError, TypeError) as exc:
             raise BadOption(f"{self._template!r} is not a key template: {exc}") from None
-        for field in fields:
-            name = None if field is None else field.split(".")[0].split("[")[0]
-            if name is not None and name not in self._signature.parameters:
+        for _, field, form, _ in parts:
+            if field is None:
+                continue
+            name = field.split(".")[0].split("[")[0]
+            if name not in self._signature.parameters:
                 raise BadOption(
                     f"The key {self._template!r} names {name!r}, which is not an argument of "
-                    f"{function.__qualname__}()."
+                    f"{self.name}()."
                 )
+            self._check_template(form or "")
 
 
 class Within:

@@ -203,6 +203,11 @@ class LeaseBase(Generic[E]):
         raise NotImplementedError
 
 
+def graver(one: BaseException | None, other: BaseException) -> BaseException:
+    """Which of two to raise: the first, unless the other is an interrupt."""
+    return other if one is None or not isinstance(other, Exception) else one
+
+
 class LeasesBase(Sequence[L]):
     """Several leases that were acquired together, in the order in which they were asked for."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from datetime import timedelta
 from typing import Any, TypeAlias, cast, get_args
@@ -20,6 +19,7 @@ LONGEST_TTL_S = 30 * 24 * 3600.0
 LONGEST_TEXT = 256
 LONGEST_NOTE = 4096
 MOST_PERMITS = 10_000
+MOST_PREFIX_BYTES = 512
 _PLAIN_NUMBERS = (int, float)
 
 
@@ -43,15 +43,37 @@ def check_key(key: Any, max_bytes: int) -> str:
     return key
 
 
+def check_prefix(prefix: Any) -> str:
+    """What keys may start with; empty means all of them."""
+    if not isinstance(prefix, str):
+        raise BadKey(f"A prefix of keys is a string, not {type(prefix).__name__}.")
+    return check_key(prefix, MOST_PREFIX_BYTES) if prefix else prefix
+
+
+def check_cap(beats_per_second: Any) -> float | None:
+    """How many renewals a second there may be."""
+    if beats_per_second is None:
+        return None
+    plain = isinstance(beats_per_second, (int, float)) and not isinstance(beats_per_second, bool)
+    if not plain or not beats_per_second > 0:
+        raise BadOption("beats_per_second is a number above 0, or None for no cap.")
+    return float(beats_per_second)
+
+
 def micros(value: Any, name: str) -> Micros:
     """Seconds or a timedelta, in microseconds; finite and not negative."""
     if isinstance(value, timedelta):
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise BadOption(f"{name} is a number of seconds or a timedelta, not {value!r}.")
-    if not math.isfinite(value) or value < 0:
-        raise BadOption(f"{name} is a number of seconds from 0 up, not {value!r}.")
-    return round(value * SECOND)
+    try:
+        whole = round(float(value) * SECOND)
+    except (OverflowError, ValueError):  # absurdly large, infinite, or not a number
+        whole = -1
+    if whole < 0:
+        shown = repr(value) if isinstance(value, float) or abs(value) < 10**20 else "that many"
+        raise BadOption(f"{name} is a number of seconds from 0 up, not {shown}.")
+    return whole
 
 
 def check_ttl(ttl: Any) -> Micros:
@@ -119,12 +141,13 @@ def check_note(note: Any) -> Note:
     if not isinstance(note, dict) or not all(isinstance(name, str) for name in note):
         raise BadOption("note is a dict with strings as keys.")
     try:
-        size = len(msgspec.json.encode(note))
+        encoded = msgspec.json.encode(note)
     except (TypeError, ValueError, RecursionError) as exc:
         raise BadOption(f"note must be something that JSON can hold: {exc}") from None
-    if size > LONGEST_NOTE:
-        raise BadOption(f"note has {size} bytes as JSON, and {LONGEST_NOTE} are the most.")
-    return cast("Note", note)
+    if len(encoded) > LONGEST_NOTE:
+        raise BadOption(f"note has {len(encoded)} bytes as JSON, and {LONGEST_NOTE} are the most.")
+    # A copy, as the store will have it: what the caller does to the dict later is not noted.
+    return cast("Note", msgspec.json.decode(encoded))
 
 
 def default_owner() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
@@ -12,14 +12,14 @@ from holdfast import clock
 from holdfast.client import PATIENCE, Client, logger
 from holdfast.core.acquiring import acquire_all_steps, acquire_steps
 from holdfast.core.effects import Steps
-from holdfast.core.events import Event, Evicted, StoreTrouble
+from holdfast.core.events import Event, StoreTrouble
 from holdfast.core.holds import Attempt, Hold
 from holdfast.core.listing import list_steps, purge_steps, show_steps
 from holdfast.core.steps import enter_steps, evict_steps, offer_steps, release_steps, renew_steps
 from holdfast.errors import Busy, HoldfastError, LeaseLost, UsageError
 from holdfast.guards import Guarded, OnBusy, Within
-from holdfast.leases import LeaseBase, LeasesBase
-from holdfast.options import Seconds, check_key, check_retention
+from holdfast.leases import LeaseBase, LeasesBase, graver
+from holdfast.options import Seconds, check_key, check_prefix, check_retention
 from holdfast.places import DEFAULT, Place, open_place
 from holdfast.stores.base import Store
 from holdfast.views import HolderInfo, LockInfo, holder_info, lock_info
@@ -129,7 +129,7 @@ class Lease(LeaseBase[threading.Event]):
             self.release()
         except HoldfastError as trouble:
             # The work was protected to its end; only the lock stays until its ttl.
-            self._client.emit(StoreTrouble(self.key, str(trouble), "release"))
+            self._client.emit(StoreTrouble(self.key, str(trouble), "release", again=False))
         if exc_type is None and self._hold.state == "lost":
             self.check()
 
@@ -156,7 +156,7 @@ class Leases(LeasesBase[Lease]):
 
     def release(self) -> None:
         """Give them all back."""
-        _release_each(self._leases)
+        self._each(lambda lease: lease.release())
 
     def __enter__(self) -> Leases:
         return self
@@ -167,29 +167,18 @@ class Leases(LeasesBase[Lease]):
         exc: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._exit_each(exc_type)
+        self._each(lambda lease: lease.__exit__(exc_type, None, None))
 
-    def _exit_each(self, exc_type: type[BaseException] | None) -> None:
-        trouble: HoldfastError | None = None
+    def _each(self, call: Callable[[Lease], object]) -> None:
+        """For all of them, though one fails or we are interrupted; then say so."""
+        trouble: BaseException | None = None
         for lease in reversed(self._leases):
             try:
-                lease.__exit__(exc_type, None, None)
-            except LeaseLost as lost:
-                trouble = lost
+                call(lease)
+            except BaseException as exc:
+                trouble = graver(trouble, exc)
         if trouble is not None:
             raise trouble
-
-
-def _release_each(leases: Sequence[Lease]) -> None:
-    """Release all, though one fails; the first failure is raised at the end."""
-    trouble: HoldfastError | None = None
-    for lease in reversed(leases):
-        try:
-            lease.release()
-        except HoldfastError as exc:
-            trouble = trouble or exc
-    if trouble is not None:
-        raise trouble
 
 
 class Locks:
@@ -353,7 +342,7 @@ class Locks:
                 except Busy:
                     if busy != "skip":
                         raise
-                    logger.warning("Skipping %s: lock %s is taken", function.__qualname__, name)
+                    logger.warning("Skipping %s: lock %s is taken", guarded.name, name)
                     return None
                 with lease, Within(lease):
                     return function(*args, **kwargs)
@@ -374,6 +363,7 @@ class Locks:
     def list(self, prefix: str = "", *, free: bool = False) -> Iterator[LockInfo]:
         """The locks whose keys start with a prefix, page by page; `free` ones too if asked."""
         client = self._client
+        check_prefix(prefix)
         cursor = None
         while True:
             client.check_usable()
@@ -401,12 +391,13 @@ class Locks:
         check_key(key, client.facts.max_key_bytes)
         until = clock.monotonic() + PATIENCE
         evicted = client.driver.run(evict_steps(client.witness, key, fence, until))
-        client.emit(Evicted(key, evicted.holders))
+        client.evicted(key, evicted.holders)
         return tuple(holder_info(key, holder, None, 0) for holder in evicted.holders)
 
     def purge(self, prefix: str = "", *, older_than: Seconds = 24 * 3600.0) -> int:
         """Drop the records of locks that nobody has used for a while; how many they were."""
         client = self._client
+        check_prefix(prefix)
         retention = check_retention(older_than)
         dropped, cursor = 0, None
         while True:

@@ -93,5 +93,8 @@ def _remaining(holder: Holder, now: Interval | None) -> float | None:
 
 
 def moment(at: Micros) -> datetime:
-    """A time on the store's clock."""
-    return datetime.fromtimestamp(at / SECOND, UTC)
+    """A time on the store's clock; what no calendar has is shown as its end."""
+    try:
+        return datetime.fromtimestamp(at / SECOND, UTC)
+    except (OverflowError, ValueError, OSError):
+        return datetime.max.replace(tzinfo=UTC)

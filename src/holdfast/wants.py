@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from holdfast.errors import BadOption
+from holdfast.errors import BadKey, BadOption
 
 
 class Want(Struct, frozen=True):
@@ -26,6 +26,8 @@ def check_wants(wants: Iterable[str | Want]) -> list[Want]:
         raise BadOption("acquire_all needs at least one key.")
     seen: set[str] = set()
     for want in checked:
+        if not isinstance(want.key, str):
+            raise BadKey(f"A key is a string, not {type(want.key).__name__}.")
         if want.key in seen:
             raise BadOption(f"acquire_all was given {want.key!r} twice.")
         seen.add(want.key)

@@ -19,7 +19,7 @@ from holdfast.core.commands import Blocked, Claim, Free, Granted, Mismatch
 from holdfast.core.effects import NOW, Draw, Emit, Keep, Sleep, Steps, Wait
 from holdfast.core.events import StoreTrouble, Waiting
 from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold
-from holdfast.core.records import SECOND, Holder, Micros
+from holdfast.core.records import SECOND, Holder, Micros, anonymous
 from holdfast.core.rules import Party
 from holdfast.core.steps import (
     FIRST_PAUSE,
@@ -95,8 +95,8 @@ class _Wait:
         return Waiting(
             self.attempt.key,
             self.claim.owner,
-            blocked.holders,
-            blocked.ahead,
+            tuple(anonymous(holder) for holder in blocked.holders),
+            tuple(anonymous(waiter) for waiter in blocked.ahead),
             now - self.started,
             None if frees_at is None else max(0, frees_at - now),
             news,
@@ -191,23 +191,28 @@ def _wait_turn_steps(
 
 def _not_free(key: str, blocked: Blocked, terms: Terms) -> Busy:
     who = blocking(blocked.holders, len(blocked.ahead))
+    holders = [anonymous(holder) for holder in blocked.holders]
     if terms.timeout == 0:
-        return Busy(f"{key!r} is {who}.", key=key, holders=blocked.holders)
+        return Busy(f"{key!r} is {who}.", key=key, holders=holders)
     seconds = (terms.timeout or 0) / SECOND
     return AcquireTimeout(
         f"{key!r} was not free within {seconds:g} s: it is {who}.",
         key=key,
-        holders=blocked.holders,
+        holders=holders,
     )
 
 
 def blocking(holders: Sequence[Holder], waiting: int) -> str:
     """Who is in the way, for people."""
-    names = ", ".join(sorted({holder.owner for holder in holders}))
-    ahead = f"{waiting} waiting ahead" if waiting else ""
-    if names and ahead:
-        return f"held by {names}, with {ahead}"
-    return f"held by {names}" if names else ahead
+    if not holders:
+        return f"kept for the {waiting} waiting ahead"
+    ahead = f", with {waiting} waiting ahead" if waiting else ""
+    return f"held by {names(holders)}{ahead}"
+
+
+def names(parties: Sequence[Party]) -> str:
+    """Who they are, each once."""
+    return ", ".join(sorted({party.owner for party in parties}))
 
 
 # --- many keys ------------------------------------------------------------------------------

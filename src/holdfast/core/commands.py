@@ -9,10 +9,10 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from holdfast.core.records import Holder, Micros, Mode, Note, Record, Waiter
+from holdfast.core.records import Discreet, Holder, Micros, Mode, Note, Record, Waiter
 
 
-class Claim(Struct, frozen=True, gc=False):
+class Claim(Discreet, frozen=True, gc=False):
     """Let me in; and if I must wait and `queue` is set, keep me a place in the queue."""
 
     token: str
@@ -20,24 +20,24 @@ class Claim(Struct, frozen=True, gc=False):
     mode: Mode
     ttl: Micros
     limit: int | None = None
-    note: Note = {}
+    note: Note = {}  # noqa: RUF012 (msgspec copies it)
     queue: bool = False
     patience: Micros = 0  # how long a place in the queue lasts without a sign of life
 
 
-class Renew(Struct, frozen=True, gc=False):
+class Renew(Discreet, frozen=True, gc=False):
     """I am still here."""
 
     token: str
 
 
-class Free(Struct, frozen=True, gc=False):
+class Free(Discreet, frozen=True, gc=False):
     """Take whatever this token has here, a grant or a place in the queue."""
 
     token: str
 
 
-class Offer(Struct, frozen=True, gc=False):
+class Offer(Discreet, frozen=True, gc=False):
     """I give up my grant; whoever brings `ticket` within `ttl` may take it."""
 
     token: str
@@ -45,7 +45,7 @@ class Offer(Struct, frozen=True, gc=False):
     ttl: Micros
 
 
-class Take(Struct, frozen=True, gc=False):
+class Take(Discreet, frozen=True, gc=False):
     """I bring the ticket of an offered grant, and hold it from now on as `token`."""
 
     ticket: str
@@ -107,7 +107,7 @@ NOBODY: Wake = ()
 ANYONE: Wake = ("*",)
 
 
-class Decision(Struct, frozen=True, gc=False):
+class Decision(Discreet, frozen=True, gc=False):
     """What the rules say: the verdict, and the record to write unless it stays as it is."""
 
     verdict: Verdict
@@ -118,19 +118,12 @@ class Decision(Struct, frozen=True, gc=False):
 class Stamp(Struct, frozen=True, gc=False):
     """What is new with every write: the time (its upper bound) and a nonce.
 
-    `clocked` is False when the time is not the store's but only the client's guess. `seen`
-    is the store's clock as it was read with the record: never ahead of it, as `at` may be.
+    `clocked` is False when the time is not the store's but only the client's guess.
     """
 
     at: Micros
     beat: str
     clocked: bool = True
-    seen: Micros | None = None
-
-    @property
-    def fence_floor(self) -> Micros:
-        """The least that a new fence may be."""
-        return self.at if self.seen is None else self.seen
 
     def expiry(self, ttl: Micros) -> Micros:
         """The `expires_at` of a party written now; 0 where the store has no clock."""

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from holdfast.core.commands import NOBODY, Command, Wake
 from holdfast.core.contract import Applied, Conflict, Entry, Page, Swapped, Version
-from holdfast.core.records import Micros, Record
+from holdfast.core.records import Discreet, Micros, Record
 
 if TYPE_CHECKING:
     from holdfast.core.events import Event
@@ -39,7 +39,7 @@ class Load(Struct, frozen=True, gc=False):
         return answer
 
 
-class Swap(Struct, frozen=True, gc=False):
+class Swap(Discreet, frozen=True, gc=False):
     """Write a record if its version is still this one; a record of None deletes it.
 
     `wake` says who may be let in by this write, for stores that can tell them.
@@ -89,7 +89,7 @@ class Scan(Struct, frozen=True, gc=False):
         return answer
 
 
-class Wait(Struct, frozen=True, gc=False):
+class Wait(Discreet, frozen=True, gc=False):
     """Wait until the key may have changed for this token, at most for a time."""
 
     key: str

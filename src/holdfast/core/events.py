@@ -36,11 +36,12 @@ class Waiting(Struct, frozen=True):
 
 
 class StoreTrouble(Struct, frozen=True):
-    """The store failed, and it is tried again."""
+    """The store failed, and it is tried again; or not, and the ttl will free the lock."""
 
     key: str
     error: str
     doing: str
+    again: bool = True
 
 
 class Released(Struct, frozen=True):

@@ -5,7 +5,8 @@ For every hold there are three moments, and one timer set to the first of them:
     beat      renew it; a third of the ttl after the last one, spread so that many leases
               do not beat together, on a fine grid so that those near each other can share
               a trip, and no more than so many a second in all
-    danger    two thirds of the ttl have passed since the last renewal that went through
+    danger    two thirds of the ttl have passed since the last renewal that went through,
+              though it was to be renewed
     loss      the deadline; it comes whether or not a beat is under way
 
  0. Most leases are released long before their first beat. A new hold is only put down; it
@@ -13,10 +14,13 @@ For every hold there are three moments, and one timer set to the first of them:
  1. A beat under way holds nothing up: danger and loss come at their moments all the same.
  2. A failed beat is tried again soon, and again, until the lease is lost or ended.
  3. Past `stop_at` (from `max_hold`) there are no more beats, and the lease runs out.
+ 4. Under a cap, beats that are due stand in line. Who leaves the line, because it was ended
+    or lost, takes no turn: too many leases for the cap cost some of them, not all.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from heapq import heapify, heappop, heappush
 
 from holdfast.core.holds import BEATS_PER_TTL, Hold
@@ -27,6 +31,8 @@ STALE_TIMERS = 64
 # A period is divided into so many moments at which leases of the same ttl may beat.
 GRID = 64
 COARSEST: Micros = 100_000
+# Turns under a cap that were missed, because we woke a little late, are made up for this long.
+LATE: Micros = 50_000
 
 
 class Due:
@@ -46,14 +52,14 @@ class Due:
 class _Kept:
     """A hold in the keeper's care."""
 
-    __slots__ = ("beating", "hold", "in_danger", "next_beat", "slotted", "stop_at", "timer")
+    __slots__ = ("beating", "hold", "in_danger", "in_line", "next_beat", "stop_at", "timer")
 
     def __init__(self, hold: Hold) -> None:
         self.hold = hold
         self.stop_at = None if hold.care.max_hold is None else hold.acquired + hold.care.max_hold
         self.next_beat: Micros | None = None
         self.beating = False
-        self.slotted = False  # its turn under the cap was given out already
+        self.in_line = False  # its beat is due, and waits for a turn under the cap
         self.in_danger = False
         self.timer = 0
 
@@ -64,9 +70,12 @@ class _Kept:
         moment = self.hold.deadline
         if self.hold.care.keep and not self.in_danger:
             moment = min(moment, self.danger_at())
-        if self.next_beat is not None and not self.beating:
-            moment = min(moment, self.next_beat)
+        if self.beats_by_itself():
+            moment = min(moment, self.next_beat or 0)
         return moment
+
+    def beats_by_itself(self) -> bool:
+        return self.next_beat is not None and not self.beating and not self.in_line
 
     def stopped(self, at: Micros) -> bool:
         return not self.hold.care.keep or (self.stop_at is not None and at >= self.stop_at)
@@ -77,7 +86,8 @@ class Keeper:
 
     def __init__(self, beats_per_second: float | None = None) -> None:
         self._gap: Micros = int(SECOND / beats_per_second) if beats_per_second else 0
-        self._free_slot: Micros = 0
+        self._next_turn: Micros = 0
+        self._line: deque[_Kept] = deque()
         self._new: dict[Hold, None] = {}
         self._new_at: Micros | None = None  # no new hold needs a look before this
         self._kept: dict[Hold, _Kept] = {}
@@ -110,6 +120,8 @@ class Keeper:
     def next_at(self) -> Micros | None:
         """When there will be something to do, or a stale timer to drop."""
         moments = [at for at in (self._new_at, self._timers[0][0] if self._timers else None) if at]
+        if self._line:
+            moments.append(self._next_turn)
         return min(moments, default=None)
 
     def poll(self, now: Micros) -> Due:
@@ -122,6 +134,8 @@ class Keeper:
             kept = self._kept.get(hold)
             if kept is not None and kept.timer == timer:
                 self._ring(kept, now, due)
+        if self._line:
+            self._take_turns(now, due)
         return due
 
     def beat_done(self, hold: Hold, now: Micros, *, renewed: bool) -> bool:
@@ -159,8 +173,9 @@ class Keeper:
             return
         if kept.hold.care.keep and not kept.in_danger and now >= kept.danger_at():
             kept.in_danger = True
-            due.dangers.append(hold)
-        if kept.next_beat is not None and not kept.beating and now >= kept.next_beat:
+            if not kept.stopped(now):
+                due.dangers.append(hold)
+        if kept.beats_by_itself() and now >= (kept.next_beat or 0):
             self._beat(kept, now, due)
         self._arm(kept)
 
@@ -175,14 +190,21 @@ class Keeper:
         if kept.stopped(now):
             kept.next_beat = None
             return
-        if self._gap and not kept.slotted:
-            slot = self._free_slot = max(self._free_slot, now)
-            self._free_slot += self._gap
-            if slot > now:
-                kept.next_beat, kept.slotted = slot, True
-                return
-        kept.beating, kept.slotted = True, False
+        if self._gap:
+            kept.in_line = True
+            self._line.append(kept)
+            return
+        kept.beating = True
         due.beats.append(kept.hold)
+
+    def _take_turns(self, now: Micros, due: Due) -> None:
+        while self._line and now >= self._next_turn:
+            kept = self._line.popleft()
+            kept.in_line = False
+            if self._kept.get(kept.hold) is kept and not kept.stopped(now):
+                kept.beating = True
+                due.beats.append(kept.hold)
+                self._next_turn = max(self._next_turn, now - LATE) + self._gap
 
     def _plan(self, kept: _Kept, at: Micros) -> None:
         grid = min(kept.hold.ttl // BEATS_PER_TTL // GRID, COARSEST) or 1

@@ -11,10 +11,11 @@ is dead when it was seen unchanged for its whole ttl, and not before.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 FORMAT = 1
 
@@ -30,7 +31,22 @@ Natural = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 
 
-class Holder(Struct, frozen=True, omit_defaults=True, gc=False):
+_UNSHOWN = frozenset({"token", "ticket", "beat", "freed", "wake"})
+
+
+class Discreet(Struct, frozen=True, gc=False):
+    """What knows a token and does not show it, not in a pretty-printed traceback either."""
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        shown = [name for name in self.__struct_fields__ if name not in _UNSHOWN]
+        return [(name, getattr(self, name)) for name in shown]
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
+        return f"{type(self).__name__}({fields})"
+
+
+class Holder(Discreet, frozen=True, omit_defaults=True, gc=False):
     """One grant. Whoever knows the token may renew, free or hand on this grant."""
 
     token: str
@@ -45,11 +61,11 @@ class Holder(Struct, frozen=True, omit_defaults=True, gc=False):
     note: Note = {}
     offered: bool = False  # given up by one party, waiting for the next one to take it
 
-    def __repr__(self) -> str:
-        return f"Holder(owner={self.owner!r}, mode={self.mode!r}, fence={self.fence})"
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("owner", self.owner), ("mode", self.mode), ("fence", self.fence)]
 
 
-class Waiter(Struct, frozen=True, omit_defaults=True, gc=False):
+class Waiter(Discreet, frozen=True, omit_defaults=True, gc=False):
     """One place in the queue. It drops out by its own expiry, like a holder."""
 
     token: str
@@ -61,11 +77,11 @@ class Waiter(Struct, frozen=True, omit_defaults=True, gc=False):
     beat: str
     limit: Positive | None = None
 
-    def __repr__(self) -> str:
-        return f"Waiter(owner={self.owner!r}, mode={self.mode!r})"
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("owner", self.owner), ("mode", self.mode)]
 
 
-class Record(Struct, frozen=True, gc=False):
+class Record(Discreet, frozen=True, gc=False):
     """The whole truth about one key. The fence only ever grows."""
 
     fence: Natural = 0
@@ -77,6 +93,12 @@ class Record(Struct, frozen=True, gc=False):
 
 
 EMPTY = Record()
+P = TypeVar("P", Holder, Waiter)
+
+
+def anonymous(party: P) -> P:
+    """A party to tell of, without what would let the listener act in its name."""
+    return replace(party, token="", beat="")
 
 
 class Undecodable(ValueError):

@@ -22,7 +22,8 @@ Rules:
  5. Renewing sets the expiry and never brings it closer: another party of a shared lease
     may rely on the later one.
  6. Every command may be applied twice: the second time finds what the first one left
-    (a token that holds, the token freed last) and gives the same answer.
+    (a token that holds, the token freed last) and gives the same answer. Only an eviction
+    then finds nobody to evict.
 """
 
 from __future__ import annotations
@@ -70,10 +71,10 @@ def decide(command: Command, record: Record, dead: Dead, stamp: Stamp) -> Decisi
 # --- the questions that the rules are made of ---------------------------------------------
 
 
-def next_fence(record: Record, floor: Micros) -> int:
-    """Rule 3. The floor is a reading of the clock, not a bound that is ahead of it: a fence
-    from the future would be larger than the next one after the record was dropped."""
-    return max(record.fence + 1, floor)
+def next_fence(record: Record, at: Micros) -> int:
+    """Rule 3. The floor is the upper bound of the clock, not some reading of it: a reading
+    may be old, and larger fences may have been given and lost since."""
+    return max(record.fence + 1, at)
 
 
 def fits_beside(claim: Claim | Waiter, before: Sequence[Party]) -> bool:
@@ -161,7 +162,7 @@ def _grant(
     queue: tuple[Waiter, ...],
     stamp: Stamp,
 ) -> Decision:
-    fence = next_fence(record, stamp.fence_floor)
+    fence = next_fence(record, stamp.at)
     holder = Holder(
         claim.token,
         fence,
@@ -266,7 +267,7 @@ def _take(take: Take, record: Record, dead: Dead, stamp: Stamp) -> Decision:
     offered: Holder | None = find(record.holders, take.ticket)
     if offered is None or not offered.offered or dead(offered):
         return Decision(NotHeld())
-    fence = next_fence(record, stamp.fence_floor)
+    fence = next_fence(record, stamp.at)
     taken = Holder(
         take.token,
         fence,
@@ -290,7 +291,7 @@ def _evict(evict: Evict, record: Record, dead: Dead, stamp: Stamp) -> Decision:
     if not out:
         return Decision(Evicted(()))
     holders = tuple(h for h in record.holders if h not in out)
-    left = Record(next_fence(record, stamp.fence_floor), holders, record.queue, stamp.at)
+    left = Record(next_fence(record, stamp.at), holders, record.queue, stamp.at)
     return Decision(Evicted(out), left, next_up(left))
 
 

@@ -112,10 +112,7 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             now = view.got
             at = witness.store_time(now)
         beat = attempt.take_beat() or (yield from Draw(BEAT_BYTES))
-        if at is not None:
-            stamp = Stamp(at, beat, True, None if view.now is None else view.now.latest)
-        else:
-            stamp = Stamp((yield from WALL), beat, clocked=False)
+        stamp = Stamp(at, beat) if at is not None else Stamp((yield from WALL), beat, clocked=False)
         record = view.record
         dead = witness.dead(key, view.now, now) if record.holders or record.queue else rules.nobody
         decision = rules.decide(command, record, dead, stamp)

@@ -14,16 +14,15 @@ from typing import Literal
 from zlib import crc32
 
 import msgspec
-from msgspec import Struct
 
-from holdfast.core.records import Micros
+from holdfast.core.records import Discreet, Micros
 from holdfast.errors import BadTicket
 
 Kind = Literal["share", "hand-over"]
 _PREFIXES: dict[Kind, str] = {"share": "hf1s.", "hand-over": "hf1h."}
 
 
-class Ticket(Struct, frozen=True, array_like=True):
+class Ticket(Discreet, frozen=True, array_like=True):
     """What a ticket says."""
 
     key: str
@@ -31,9 +30,6 @@ class Ticket(Struct, frozen=True, array_like=True):
     fence: int
     ttl: Micros
     may_release: bool = False
-
-    def __repr__(self) -> str:
-        return f"Ticket(key={self.key!r}, fence={self.fence})"
 
 
 _decoder = msgspec.msgpack.Decoder(Ticket)

@@ -6,6 +6,9 @@ client: entries are replaced whole, and a stale one costs a conflict, never a lo
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Any
+
 from msgspec import Struct
 
 from holdfast.core.contract import Entry, Facts, Interval, Version
@@ -17,6 +20,11 @@ REMEMBERED_KEYS = 4096
 # A look that comes too early finds the party still alive: aim a little later.
 AFTER_EXPIRY: Micros = 1000
 _NOTHING: dict[tuple[str, str], Micros] = {}
+
+
+def _drop_oldest(memory: dict[str, Any]) -> None:
+    with suppress(StopIteration, RuntimeError):  # another thread was faster, and made room
+        memory.pop(next(iter(memory)), None)
 
 
 class View(Struct, frozen=True):
@@ -64,7 +72,7 @@ class Witness:
             self.reading = Reading(view.now, sent)
         views = self._views
         if key not in views and len(views) >= REMEMBERED_KEYS:
-            views.pop(next(iter(views), key), None)
+            _drop_oldest(views)
         views[key] = view
 
     def recall(self, key: str) -> View | None:
@@ -106,5 +114,5 @@ class Witness:
         before = self._observed.pop(key, {})
         if silent:
             if len(self._observed) >= REMEMBERED_KEYS:
-                self._observed.pop(next(iter(self._observed)), None)
+                _drop_oldest(self._observed)
             self._observed[key] = {party: before.get(party, got) for party in silent}

@@ -36,6 +36,7 @@ class AsyncDriver:
         witness: Witness,
         emit: Callable[[Event], None],
         keep: Callable[[Hold], None],
+        check: Callable[[], object] = bool,
     ) -> None:
         self._witness = witness
         self._emit = emit
@@ -47,11 +48,10 @@ class AsyncDriver:
             SwapMany: self._swap_many,
             Apply: self._apply,
             Scan: lambda effect: store.scan(effect.prefix, effect.cursor, effect.limit),
-            Wait: lambda effect: store.wait(
-                effect.key, effect.version, effect.token, effect.at_most
-            ),
-            Sleep: lambda effect: asyncio.sleep(effect.duration / SECOND),
+            Wait: self._wait,
+            Sleep: self._sleep,
         }
+        self._check = check
 
     async def _load(self, effect: Load) -> tuple[Entry, Micros, Micros]:
         sent = clock.monotonic()
@@ -73,6 +73,16 @@ class AsyncDriver:
     async def _apply(self, effect: Apply) -> tuple[Applied, Micros]:
         applied = await self._store.apply(effect.key, effect.command, effect.beat)
         return applied, clock.monotonic()
+
+    # Who waits may find afterwards that the client was closed meanwhile.
+    async def _wait(self, effect: Wait) -> None:
+        self._check()
+        await self._store.wait(effect.key, effect.version, effect.token, effect.at_most)
+        self._check()
+
+    async def _sleep(self, effect: Sleep) -> None:
+        await asyncio.sleep(effect.duration / SECOND)
+        self._check()
 
     async def run(self, steps: Steps[R]) -> R:
         """Run to the end. A cancellation ends the steps where they stand."""

@@ -98,21 +98,24 @@ class KeeperRunner:
     def _wake_by(self, at: Micros | None) -> None:
         """See to it that the watching thread looks at this time."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._watch, name="holdfast-keeper", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._watch, name="holdfast-keeper", daemon=True)
+            thread.start()
+            self._thread = thread
         elif at is not None and (self._wakes_at is None or at < self._wakes_at):
             self._changed.notify()
 
     def _watch(self) -> None:
         while True:
             with self._lock:
-                self._let_go_of_dropped()
+                dropped = self._let_go_of_dropped()
                 due = self._keeper.poll(clock.monotonic())
-                if not due:
+                if not due and not dropped:
                     if self._closed:
                         return
                     self._sleep()
                     continue
+            for hold in dropped:
+                self._listener.dropped(hold)
             self._tell(due)
 
     def _sleep(self) -> None:
@@ -127,17 +130,25 @@ class KeeperRunner:
         for hold in due.losses:
             self._listener.lost(hold)
         for start in range(0, len(due.beats), self._batch):
-            batch = due.beats[start : start + self._batch]
-            self._pool.submit(partial(self._run_beats, batch))
+            self._submit(due.beats[start : start + self._batch])
         for hold in due.dangers:
             self._listener.in_danger(hold)
 
-    def _let_go_of_dropped(self) -> None:
+    def _submit(self, batch: list[Hold]) -> None:
+        try:
+            self._pool.submit(partial(self._run_beats, batch))
+        except RuntimeError as trouble:  # no thread to be had: tried again like a failed beat
+            for hold in batch:
+                self._beat_done(hold, trouble, was_wanted=True)
+
+    def _let_go_of_dropped(self) -> list[Hold]:
+        dropped = []
         while self._dropped:
             hold = self._dropped.popleft()
             self._keeper.discard(hold)
             if hold.end("lost", "nobody kept a reference to its lease, so it is not renewed"):
-                self._listener.dropped(hold)
+                dropped.append(hold)
+        return dropped
 
     # --- beats, in the pool ------------------------------------------------------------------
 

@@ -14,7 +14,10 @@ _Work = tuple["Future[Any]", Callable[[], Any]]
 
 
 class DaemonPool:
-    """Starts a thread when there is work and no idle one, up to a number of them."""
+    """Starts a thread when there is work and no idle one, up to a number of them.
+
+    What is submitted after `close()` gets a thread of its own: nobody waits in vain.
+    """
 
     def __init__(self, most: int, name: str) -> None:
         self._most = most
@@ -23,34 +26,44 @@ class DaemonPool:
         self._work: SimpleQueue[_Work | None] = SimpleQueue()
         self._threads = 0
         self._idle = 0
+        self._closed = False
 
     def submit(self, call: Callable[[], R]) -> Future[R]:
         """Run this in one of the threads."""
         future: Future[R] = Future()
         with self._lock:
+            if self._closed:
+                self._start(self._run, (future, call))
+                return future
             if self._idle > 0:
                 self._idle -= 1
             elif self._threads < self._most:
+                self._start(self._serve)
                 self._threads += 1
-                threading.Thread(target=self._serve, name=self._name, daemon=True).start()
-        self._work.put((future, call))
+            self._work.put((future, call))
         return future
 
     def close(self) -> None:
         """Let the threads end after the work they have."""
         with self._lock:
-            threads, self._threads = self._threads, self._most
-        for _ in range(threads):
-            self._work.put(None)
+            self._closed = True
+            for _ in range(self._threads):
+                self._work.put(None)
+            self._threads = 0
+
+    def _start(self, target: Callable[..., None], work: tuple[Any, ...] = ()) -> None:
+        threading.Thread(target=target, args=work, name=self._name, daemon=True).start()
 
     def _serve(self) -> None:
         while (work := self._work.get()) is not None:
-            future, call = work
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(call())
-                except BaseException as exc:  # handed to whoever waits for the future
-                    future.set_exception(exc)
-            del work, future, call
+            self._run(*work)
+            del work
             with self._lock:
                 self._idle += 1
+
+    def _run(self, future: Future[Any], call: Callable[[], Any]) -> None:
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(call())
+            except BaseException as exc:  # handed to whoever waits for the future
+                future.set_exception(exc)

@@ -60,6 +60,7 @@ class ThreadDriver:
         witness: Witness,
         emit: Callable[[Event], None],
         keep: Callable[[Hold], None],
+        check: Callable[[], object] = bool,
     ) -> None:
         self._witness = witness
         self._emit = emit
@@ -68,6 +69,16 @@ class ThreadDriver:
         def load(effect: Load) -> tuple[Entry, Micros, Micros]:
             sent = monotonic()
             return store.load(effect.key), sent, monotonic()
+
+        # Who waits may find afterwards that the client was closed meanwhile.
+        def wait(effect: Wait) -> None:
+            check()
+            store.wait(effect.key, effect.version, effect.token, effect.at_most)
+            check()
+
+        def sleep(effect: Sleep) -> None:
+            time.sleep(effect.duration / SECOND)
+            check()
 
         self._handlers: Handlers = {
             **local_handlers(emit, keep),
@@ -82,10 +93,8 @@ class ThreadDriver:
                 monotonic(),
             ),
             Scan: lambda effect: store.scan(effect.prefix, effect.cursor, effect.limit),
-            Wait: lambda effect: store.wait(
-                effect.key, effect.version, effect.token, effect.at_most
-            ),
-            Sleep: lambda effect: time.sleep(effect.duration / SECOND),
+            Wait: wait,
+            Sleep: sleep,
         }
 
     def run(self, steps: Steps[R]) -> R:
@@ -125,4 +134,4 @@ def report_leftover(
 
     for attempt in attempts:
         if attempt.touched:
-            emit(StoreTrouble(attempt.key, str(trouble), "clean up (its ttl will)"))
+            emit(StoreTrouble(attempt.key, str(trouble), "clean up", again=False))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 from holdfast.core import events
-from holdfast.core.acquiring import blocking
-from holdfast.core.records import SECOND, Micros, Waiter
+from holdfast.core.acquiring import blocking, names
+from holdfast.core.records import SECOND, Micros
 from holdfast.stores.url import redact
 
 logger = logging.getLogger("holdfast")
@@ -23,9 +22,9 @@ def log_event(event: events.Event) -> None:
 def duration(span: Micros) -> str:
     """A span of time for people."""
     seconds = span / SECOND
-    if seconds < 1:
+    if seconds < 0.9995:
         return f"{seconds * 1000:.0f} ms"
-    if seconds < 10:
+    if seconds < 9.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
@@ -56,15 +55,17 @@ def _describe(event: events.Event) -> tuple[int, str]:
         case events.Lost(key, owner, fence, why):
             return logging.ERROR, f"Lost lock {key}: {why} (owner: {owner}, fence: {fence})"
         case events.Wanted(key, _, _, waiters):
-            return logging.INFO, f"Lock {key} is wanted by {_names(waiters)}"
+            return logging.INFO, f"Lock {key} is wanted by {names(waiters)}"
+        case events.Evicted(key, ()):
+            return logging.INFO, f"Evicted nobody from lock {key}"
         case events.Evicted(key, holders):
-            return logging.WARNING, f"Evicted {blocking(holders, 0)} from lock {key}"
-        case events.StoreTrouble(key, error, doing):
+            return logging.WARNING, f"Evicted {names(holders)} from lock {key}"
+        case events.StoreTrouble(key, error, doing, True):
             return logging.WARNING, f"Trouble to {doing} lock {key}, trying again: {redact(error)}"
-
-
-def _names(waiters: Sequence[Waiter]) -> str:
-    return ", ".join(waiter.owner for waiter in waiters)
+        case events.StoreTrouble(key, error, doing):
+            return logging.WARNING, (
+                f"Could not {doing} lock {key}, its ttl will free it: {redact(error)}"
+            )
 
 
 def _extra(event: events.Event) -> dict[str, object]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,17 @@ if TYPE_CHECKING:
 
 _named: dict[str, MemoryStore] = {}
 _named_lock = threading.Lock()
+
+
+def _in_child() -> None:
+    """A forked child has stores of its own: the parent's leases would be ghosts in a copy."""
+    global _named_lock
+    _named.clear()
+    _named_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 
 class MemoryStore(RingingStore):

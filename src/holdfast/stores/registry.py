@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, cast
 
-from holdfast.errors import BadURL, MissingDriver
+from holdfast.errors import BadOption, BadURL, MissingDriver
 from holdfast.stores.base import Store
 from holdfast.stores.url import parse
 
@@ -51,6 +51,9 @@ def open_store(url: Any, **options: Any) -> Store:
     An open store is taken as it is.
     """
     if isinstance(url, Store):
+        if options:
+            names = ", ".join(sorted(options))
+            raise BadOption(f"This store is open already, too late for {names}.")
         return url
     if not isinstance(url, str):
         return _adopt(url, options)

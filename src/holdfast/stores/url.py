@@ -9,8 +9,9 @@ from msgspec import Struct
 
 from holdfast.errors import BadURL
 
-_SECRET = re.compile(r"password|passwd|pwd|secret|token|key|credential|signature|sig$", re.I)
-_USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
+_SECRET = re.compile(r"pass|pwd|secret|token|key|auth|credential|signature|sig$", re.I)
+# Up to the last @: an unescaped / or @ in a password must not bring the rest of it to light.
+_USERINFO = re.compile(r"(?<=://)[^/\s]\S*@")
 _QUERY_VALUE = re.compile(r"([?&;])([^=&\s]+)=([^&\s]*)")
 
 
@@ -29,6 +30,9 @@ class StoreURL(Struct, frozen=True, repr_omit_defaults=True):
     def __repr__(self) -> str:
         return f"StoreURL({redact(self.text)!r})"
 
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("text", redact(self.text))]
+
     __str__ = __repr__
 
 
@@ -38,9 +42,10 @@ def parse(text: str) -> StoreURL:
 
     scheme, colon, _ = text.partition(":")
     if not colon or not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9+.-]*", scheme):
+        _, at, shown = text.rpartition("@")
         raise BadURL(
-            f"{redact(text)!r} is not a store URL: it starts with a scheme, as in "
-            f"sqlite:///var/lib/app/locks.db"
+            f"{('***@' if at else '') + redact(shown)!r} is not a store URL: it starts with a "
+            f"scheme, as in sqlite:///var/lib/app/locks.db"
         )
     try:
         parts = urlsplit(text)
@@ -54,14 +59,16 @@ def parse(text: str) -> StoreURL:
             path=unquote(parts.path),
             options=dict(parse_qsl(parts.query, keep_blank_values=True)),
         )
-    except ValueError as exc:
-        raise BadURL(f"{redact(text)!r} is not a store URL: {exc}") from None
+    except ValueError:  # its message may have a part of a password in it
+        raise BadURL(
+            f"This {scheme}: URL cannot be taken apart: a port is a number, an IPv6 address "
+            f"stands in brackets, and / @ : ? # % in a password are written as %2F and so on."
+        ) from None
 
 
 def redact(text: Any) -> str:
     """A URL, or a message with URLs in it, without user info and secret options."""
-    shown = _USERINFO.sub("***@", str(text))
-    return _QUERY_VALUE.sub(_redact_option, shown)
+    return _USERINFO.sub("***@", _QUERY_VALUE.sub(_redact_option, str(text)))
 
 
 def _redact_option(match: re.Match[str]) -> str:

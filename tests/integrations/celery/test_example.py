@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 from tests.engines.base import require
 from tests.engines.redis import RedisServer
@@ -15,10 +17,17 @@ def test_the_example() -> None:
     """One command starts everything, tells the story and ends."""
     require(RedisServer)
     environment = {name: value for name, value in os.environ.items() if name != "REDIS_URL"}
-    run = subprocess.run(
+    program = subprocess.Popen(
         [sys.executable, "-m", "examples.celery_refresh"],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100, check=True,
+        cwd=ROOT, env=environment, start_new_session=True,
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
+    try:
+        output, _ = program.communicate(timeout=100)
+    finally:
+        with suppress(ProcessLookupError):  # nobody is left of a program that ended well
+            os.killpg(program.pid, signal.SIGKILL)
+    assert program.returncode == 0, output
     for line in (
         "partial: skipped=True",
         "for examples.celery_refresh.tasks.refresh_full[",
@@ -27,6 +36,6 @@ def test_the_example() -> None:
         "chain:   written",
         "The cache has 12 audiences.",
     ):
-        assert line in run.stdout, run.stdout + run.stderr
-    starts = [int(line.split("fence ")[1]) for line in run.stdout.splitlines() if "fence " in line]
+        assert line in output, output
+    starts = [int(line.split("fence ")[1]) for line in output.splitlines() if "fence " in line]
     assert starts == sorted(set(starts))

@@ -39,14 +39,9 @@ class Connection:
     def __init__(self, path: Path, busy_s: float) -> None:
         self._path = path
         self._busy_s = busy_s
-        try:
-            self._sqlite = sqlite3.connect(
-                path, timeout=0, isolation_level=None, check_same_thread=False
-            )
-        except sqlite3.Error as exc:
-            raise self.trouble(exc, writing=False) from exc
-        self.run("PRAGMA synchronous = NORMAL")
-        self.run(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        self._closed = False
+        self._paused = False  # closed, but only until it is next used
+        self._open(str(path))
 
     def run(
         self, sql: str, values: tuple[Any, ...] = (), *, writing: bool = False
@@ -55,6 +50,9 @@ class Connection:
         try:
             return self._sqlite.execute(sql, values)
         except sqlite3.Error as exc:
+            if self._paused:
+                self._resume()
+                return self.run(sql, values, writing=writing)
             if _code(exc) not in _BUSY:
                 raise self.trouble(exc, writing=writing) from exc
         try:
@@ -64,7 +62,33 @@ class Connection:
 
     def close(self) -> None:
         """Let go of the file."""
+        self._closed, self._paused = True, False
         self._sqlite.close()
+
+    def pause(self) -> None:
+        """Let go of the file until it is next used.
+
+        SQLite's books on who has which file open and locked are copied by a fork, but the
+        locks are not: a connection that is open across it would be trusted by the child's
+        own ones, and the file's log could be taken away from under them.
+        """
+        self._paused = not self._closed
+        self._sqlite.close()
+
+    def _resume(self) -> None:
+        self._open(f"{self._path.as_uri()}?mode=rw")  # and not a new file
+
+    def _open(self, name: str) -> None:
+        try:
+            self._sqlite = sqlite3.connect(
+                name, timeout=0, isolation_level=None, check_same_thread=False,
+                uri=name.startswith("file:"),
+            )  # fmt: skip
+        except sqlite3.Error as exc:
+            raise self.trouble(exc, writing=False) from exc
+        self._paused = False
+        self.run("PRAGMA synchronous = NORMAL")
+        self.run(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
 
     def _run_when_free(self, sql: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
         # SQLite's own busy handler sleeps for up to 100 ms at a time; a lock changes hands

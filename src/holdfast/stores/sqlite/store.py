@@ -13,6 +13,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from holdfast import forks
 from holdfast.core.commands import NOBODY, Wake
 from holdfast.core.contract import Conflict, Entry, Facts, Interval, Page, Swapped, Version
 from holdfast.core.records import SECOND, Micros, Record, encode
@@ -30,8 +31,8 @@ FILE_CHECKED_FOR: Micros = SECOND // 10
 
 _LOAD, _INSERT, _UPDATE, _DELETE = SQL["load"], SQL["insert"], SQL["update"], SQL["delete"]
 
-# Connections of before a fork: closing one in the child could disturb the parent's.
-_abandoned: list[Any] = []
+# Closing one of these in the child could disturb the parent's.
+_open_across_a_fork: list[Connection] = []
 
 
 class SQLiteStore(RingingStore):
@@ -62,6 +63,8 @@ class SQLiteStore(RingingStore):
         self._identity = identity(self.path)
         self._checked_at: Micros = 0
         self._watch = Watch(lambda: Connection(self.path, busy_s))
+        self._paused = False
+        forks.register_store(self)
 
     @classmethod
     def from_url(cls, url: StoreURL, **options: Any) -> SQLiteStore:
@@ -126,9 +129,23 @@ class SQLiteStore(RingingStore):
         with self._lock:
             self._connection.close()
 
-    def abandon(self) -> None:
-        """In a forked child: the connections are the parent's."""
-        _abandoned.append((self._connection, self._watch))
+    def pause(self) -> None:
+        """Before a fork: let go of the file, and keep everyone out of it."""
+        # A fork in the middle of a call, from a signal handler, would wait for itself.
+        self._paused = self._lock.acquire(timeout=self._busy_s)
+        if self._paused:
+            self._connection.pause()
+            self._checked_at = 0
+        else:
+            _open_across_a_fork.append(self._connection)
+        self._watch.pause(self._busy_s)
+
+    def resume(self) -> None:
+        """After it; the file is opened again when it is next used."""
+        self._watch.resume()
+        if self._paused:
+            self._paused = False
+            self._lock.release()
 
     def _load(self, key: str) -> Entry:
         self._check_file(self._clock.now())
@@ -162,7 +179,8 @@ def _statement(
 
 def _path_of(url: StoreURL) -> str:
     path = url.path
-    if url.host or not path.strip("/") or ":memory:" in path:
+    server = url.host or url.user or url.password or url.port
+    if server or not path.strip("/") or ":memory:" in path:
         raise BadURL(
             "An SQLite store is named by its file: sqlite:///absolute/path, "
             "sqlite:///~/in/home or sqlite:relative/path (and memory:// needs no file)."

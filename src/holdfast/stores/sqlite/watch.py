@@ -8,9 +8,9 @@ those are rung whose `turn` has changed.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
-from holdfast.errors import HoldfastError
 from holdfast.stores.sqlite.file import SQL, Connection
 from holdfast.stores.wakeups import Sleeper, Wakeups
 
@@ -18,6 +18,7 @@ from holdfast.stores.wakeups import Sleeper, Wakeups
 FASTEST_S, SLOWEST_S, SLOWING = 0.001, 0.005, 1.02
 # With nobody waiting the thread stays for a moment, because the next one is often near.
 LINGER_S = 1.0
+AFTER_TROUBLE_S = 0.05
 
 
 class Watch:
@@ -30,6 +31,9 @@ class Watch:
         self._news = threading.Event()  # somebody new sleeps, or the store closes
         self._running = False
         self._closed = False
+        self._looking = threading.Lock()  # held while the connection is in use
+        self._connection: Connection | None = None
+        self._paused = False
 
     def add(self, sleeper: Sleeper) -> None:
         """Ring this one when its key changes."""
@@ -50,27 +54,46 @@ class Watch:
         self._news.set()
         self.sleepers.wake_all()
 
+    def pause(self, at_most_s: float) -> None:
+        """Before a fork: let go of the file."""
+        self._paused = self._looking.acquire(timeout=at_most_s)
+        if self._paused and self._connection is not None:
+            self._connection.pause()
+            self._news.set()  # a new connection does not know what the old one had seen
+
+    def resume(self) -> None:
+        """After it."""
+        if self._paused:
+            self._paused = False
+            self._looking.release()
+
     def _run(self) -> None:
         try:
-            connection = self._connect()
+            with self._looking:
+                self._connection = connection = self._connect()
             try:
                 self._look(connection)
             finally:
-                connection.close()
-        except HoldfastError:
-            # The sleepers will meet the same trouble, and report it, when they look.
+                with self._looking:
+                    self._connection = None
+                    connection.close()
+        except Exception:
+            # The sleepers will meet the same trouble, and report it, when they look. If they
+            # do not, the pause keeps them from coming back at once, again and again.
+            time.sleep(AFTER_TROUBLE_S)
             self._running = False
             self.sleepers.wake_all()
 
     def _look(self, connection: Connection) -> None:
         seen, nap, idle_s = None, FASTEST_S, 0.0
         while not self._closed:
-            news = self._news.is_set()
-            self._news.clear()
-            (version,) = connection.run("PRAGMA data_version").fetchone()
-            if news or version != seen:
-                seen, nap = version, FASTEST_S
-                self._ring_changed(connection)
+            with self._looking:
+                news = self._news.is_set()
+                self._news.clear()
+                (version,) = connection.run("PRAGMA data_version").fetchone()
+                if news or version != seen:
+                    seen, nap = version, FASTEST_S
+                    self._ring_changed(connection)
             if self.sleepers.keys():
                 idle_s = 0.0
             elif (idle_s := idle_s + nap) > LINGER_S and self._stop():

@@ -1,0 +1,422 @@
+"""Properties of the law of the lock, over random runs of commands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from holdfast.core.commands import (
+    ANYONE,
+    Blocked,
+    Claim,
+    Command,
+    Decision,
+    Evict,
+    Evicted,
+    Free,
+    Freed,
+    Granted,
+    Mismatch,
+    NotHeld,
+    Offer,
+    Renew,
+    Stamp,
+    Take,
+)
+from holdfast.core.records import EMPTY, Holder, Record, Waiter, decode, encode
+from holdfast.core.rules import Party, decide, fits_beside, next_up
+
+TTL = 1000
+TOKENS = [f"t{i}" for i in range(6)]
+TICKETS = ["ticket0", "ticket1"]
+
+tokens = st.sampled_from(TOKENS)
+claims = st.one_of(
+    st.builds(
+        lambda token, mode, queue: Claim(token, "o", mode, TTL, queue=queue, patience=TTL),
+        tokens, st.sampled_from(["exclusive", "shared"]), st.booleans(),
+    ),
+    st.builds(
+        lambda token, limit, queue: Claim(token, "o", "counted", TTL, limit, {}, queue, TTL),
+        tokens, st.sampled_from([2, 2, 2, 3]), st.booleans(),
+    ),
+)  # fmt: skip
+others: st.SearchStrategy[Command] = st.one_of(
+    st.builds(Renew, tokens),
+    st.builds(Free, tokens),
+    st.builds(Offer, tokens, st.sampled_from(TICKETS), st.just(TTL)),
+    st.builds(Take, st.sampled_from(TICKETS), tokens, st.just("o"), st.just(TTL)),
+    st.builds(Evict, st.none() | st.integers(1, 50)),
+)
+# A run: commands, and how much time passes before each.
+runs = st.lists(st.tuples(claims | others, st.sampled_from([0, 0, 1, 100, 600, 1500])), max_size=40)
+
+
+class Lock:
+    """A lock on a store with a clock, where commands are carried out one after the other."""
+
+    def __init__(self, *, clocked: bool = True) -> None:
+        self.record = EMPTY
+        self.at = 1
+        self.beats = 0
+        self.clocked = clocked
+
+    def dead(self, party: Party) -> bool:
+        """By the clock."""
+        return bool(party.expires_at) and self.at > party.expires_at
+
+    def decide(self, command: Command) -> Decision:
+        """What the rules say now."""
+        self.beats += 1
+        return decide(
+            command, self.record, self.dead, Stamp(self.at, f"b{self.beats}", self.clocked)
+        )
+
+    def do(self, command: Command) -> Any:
+        """Carry it out."""
+        decision = self.decide(command)
+        if decision.record is not None:
+            self.record = decision.record
+        return decision.verdict
+
+    def live(self) -> list[Holder]:
+        """Who holds."""
+        return [holder for holder in self.record.holders if not self.dead(holder)]
+
+    def waiting(self) -> list[Waiter]:
+        """Who waits."""
+        return [waiter for waiter in self.record.queue if not self.dead(waiter)]
+
+
+def compatible(holders: list[Holder]) -> bool:
+    """Whether all of these may hold at once. Written down again, independent of the rules."""
+    if len(holders) <= 1:
+        return True
+    modes = {holder.mode for holder in holders}
+    if modes == {"shared"}:
+        return True
+    limits = {holder.limit for holder in holders}
+    return modes == {"counted"} and len(limits) == 1 and len(holders) <= min(limits)  # type: ignore[type-var,operator]
+
+
+def played(run: list[tuple[Command, int]]) -> list[tuple[Lock, Command, Record, Any]]:
+    """Carry out a run; for every command the lock after it, the record before, the verdict."""
+    lock, history = Lock(), []
+    for command, passes in run:
+        lock.at += passes
+        before = lock.record
+        verdict = lock.do(command)
+        after = Lock()
+        after.record, after.at = lock.record, lock.at
+        history.append((after, command, before, verdict))
+    return history
+
+
+@given(runs)
+@settings(max_examples=300)
+def test_never_two_incompatible_holders(run: list[tuple[Command, int]]) -> None:
+    """Whatever is asked for, those who live and hold may hold together; tokens are unique."""
+    for lock, _, _, _ in played(run):
+        assert compatible(lock.live())
+        names = [h.token for h in lock.live()] + [w.token for w in lock.waiting()]
+        assert len(set(names)) == len(names)
+
+
+@given(runs)
+def test_fences_strictly_grow(run: list[tuple[Command, int]]) -> None:
+    """Every new grant has a fence above all before it; the record's never sinks."""
+    last, seen = 0, set[tuple[str, int]]()
+    for lock, command, before, verdict in played(run):
+        assert lock.record.fence >= before.fence
+        if isinstance(verdict, Granted) and isinstance(command, (Claim, Take)):
+            grant = verdict.holder.token, verdict.holder.fence
+            if grant not in seen:
+                assert verdict.holder.fence > last
+                assert verdict.holder.fence == lock.record.fence
+            seen.add(grant)
+        last = max(last, lock.record.fence)
+        assert all(holder.fence <= lock.record.fence for holder in lock.record.holders)
+
+
+@given(runs, st.integers(2, 10**15))
+def test_fence_grows_after_the_record_is_lost(run: list[tuple[Command, int]], gap: int) -> None:
+    """A dropped record's lock goes on above all its fences, because the clock is its floor."""
+    history = played(run)
+    if not history:
+        return
+    lock, last = history[-1][0], history[-1][0].record.fence
+    lock.at = max(lock.at, last) + gap
+    lock.record = EMPTY
+    granted = lock.do(Claim("new", "o", "exclusive", TTL))
+    assert granted.holder.fence > last
+
+
+@given(runs)
+def test_a_grant_sweeps_the_dead(run: list[tuple[Command, int]]) -> None:
+    """After a claim was let in or put in line, nobody dead is left in the record."""
+    for lock, command, before, verdict in played(run):
+        wrote = lock.record is not before
+        if isinstance(command, Claim) and wrote and isinstance(verdict, (Granted, Blocked)):
+            assert list(lock.record.holders) == lock.live()
+            assert list(lock.record.queue) == lock.waiting()
+
+
+@given(runs)
+def test_nobody_overtakes(run: list[tuple[Command, int]]) -> None:
+    """A claim is let in only if it could share the lock with everyone alive ahead of it."""
+    for lock, command, before, verdict in played(run):
+        if not isinstance(command, Claim) or not isinstance(verdict, Granted):
+            continue
+        then = Lock()
+        then.record, then.at = before, lock.at
+        if any(holder.token == command.token for holder in then.live()):
+            continue
+        line = [waiter.token for waiter in then.waiting()]
+        place = line.index(command.token) if command.token in line else len(line)
+        for ahead in then.waiting()[:place]:
+            assert fits_beside(command, [ahead])
+        left = [waiter.token for waiter in lock.waiting()]
+        assert left == [token for token in line if token != command.token]
+
+
+@given(runs)
+def test_the_line_keeps_its_order(run: list[tuple[Command, int]]) -> None:
+    """Nobody in the queue changes places; the new ones come last, and `since` stays."""
+    for lock, _, before, _ in played(run):
+        then = Lock()
+        then.record, then.at = before, lock.at
+        old = {waiter.token: waiter.since for waiter in then.waiting()}
+        now = {waiter.token: waiter.since for waiter in lock.waiting()}
+        stayed = [token for token in old if token in now]
+        assert list(now)[: len(stayed)] == stayed
+        assert all(now[token] == old[token] for token in stayed)
+
+
+@given(st.lists(st.sampled_from(["t0", "t1", "t2"]), min_size=1, max_size=20))
+def test_readers_cannot_starve_a_writer(readers: list[str]) -> None:
+    """However many readers come and go behind a queued writer, it is in after the first ones."""
+    lock = Lock()
+    lock.do(Claim("first", "o", "shared", TTL))
+    assert isinstance(
+        lock.do(Claim("writer", "o", "exclusive", TTL, queue=True, patience=TTL)), Blocked
+    )
+    for reader in readers:
+        for queue in (False, True):
+            claim = Claim(reader, "o", "shared", TTL, queue=queue, patience=TTL)
+            assert isinstance(lock.do(claim), Blocked)
+    assert isinstance(lock.do(Free("first")), Freed)
+    assert isinstance(lock.do(Claim("writer", "o", "exclusive", TTL)), Granted)
+
+
+@given(runs)
+def test_everybody_gets_in_at_last(run: list[tuple[Command, int]]) -> None:
+    """When all holders go and those in line keep asking, the whole line gets in, in turns."""
+    history = played(run)
+    if not history:
+        return
+    lock = history[-1][0]
+    waiting = {waiter.token: waiter for waiter in lock.waiting()}
+    for _ in range(len(waiting) + 1):
+        for holder in lock.live():
+            lock.do(Free(holder.token))
+        for token, waiter in list(waiting.items()):
+            verdict = lock.do(Claim(token, "o", waiter.mode, TTL, waiter.limit, {}, True, TTL))
+            if isinstance(verdict, Granted):
+                del waiting[token]
+            else:
+                assert isinstance(verdict, (Blocked, Mismatch))
+    assert waiting == {}
+
+
+@given(runs)
+def test_twice_is_once(run: list[tuple[Command, int]]) -> None:
+    """A command that is applied twice gives the same answer and the same record, apart from
+    what is new with every write. (An eviction, the second time, finds nobody to evict.)"""
+    lock = Lock()
+    for command, passes in run:
+        lock.at += passes
+        first = lock.do(command)
+        once = lock.record
+        again = lock.decide(command)
+        if isinstance(command, Evict):
+            assert again.verdict == Evicted(())
+            assert again.record is None
+            continue
+        assert plain(again.verdict) == plain(first)
+        if again.record is not None:
+            assert plain_record(again.record) == plain_record(once)
+
+
+def plain(verdict: Any) -> Any:
+    """A verdict without beats and expiries."""
+    if isinstance(verdict, Granted):
+        wanted = tuple(_plain(waiter) for waiter in verdict.wanted)
+        return Granted(_plain(verdict.holder), wanted)
+    if isinstance(verdict, Blocked):
+        return Blocked(
+            tuple(_plain(holder) for holder in verdict.holders),
+            tuple(_plain(waiter) for waiter in verdict.ahead),
+            verdict.queued,
+        )
+    return verdict
+
+
+def plain_record(record: Record) -> Record:
+    """A record without beats and expiries."""
+    holders = tuple(_plain(holder) for holder in record.holders)
+    return replace(record, holders=holders, queue=tuple(_plain(w) for w in record.queue))
+
+
+def _plain(party: Any) -> Any:
+    return replace(party, beat="", expires_at=0)
+
+
+@given(runs, st.integers(0, 2000))
+def test_renewing_never_shortens(run: list[tuple[Command, int]], back: int) -> None:
+    """A renewal never brings an expiry closer, though its stamp be older than the last."""
+    for lock, _, _, _ in played(run):
+        for holder in lock.live():
+            lock.at = max(1, lock.at - back)
+            verdict = lock.do(Renew(holder.token))
+            assert isinstance(verdict, Granted)
+            assert verdict.holder.expires_at >= holder.expires_at
+            assert verdict.holder.fence == holder.fence
+
+
+@given(runs, st.text("xyz", min_size=1, max_size=3))
+def test_only_the_token_frees(run: list[tuple[Command, int]], stranger: str) -> None:
+    """Whoever does not know a token changes nothing: not by renewing, freeing or offering."""
+    for lock, _, _, _ in played(run):
+        foreign: tuple[Command, ...] = (
+            Renew(stranger), Free(stranger), Offer(stranger, "z" * 9, TTL),
+            Take(stranger, "z" * 9, "o", TTL),
+        )  # fmt: skip
+        for command in foreign:
+            decision = lock.decide(command)
+            assert isinstance(decision.verdict, NotHeld)
+            assert decision.record is None
+
+
+@given(runs)
+def test_freeing_takes_out_only_its_own(run: list[tuple[Command, int]]) -> None:
+    """A release leaves every other party exactly as it was."""
+    for lock, command, before, _ in played(run):
+        if isinstance(command, (Free, Renew)):
+            for old, new in (
+                (before.holders, lock.record.holders),
+                (before.queue, lock.record.queue),
+            ):
+                rest = [party for party in old if party.token != command.token]
+                assert [party for party in new if party.token != command.token] == rest
+
+
+@given(runs)
+def test_a_dead_token_stays_dead(run: list[tuple[Command, int]]) -> None:
+    """Nobody renews or offers what has run out."""
+    for lock, _, _, _ in played(run):
+        for holder in lock.record.holders:
+            if lock.dead(holder):
+                assert isinstance(lock.decide(Renew(holder.token)).verdict, NotHeld)
+                ticket = "another"
+                assert isinstance(lock.decide(Offer(holder.token, ticket, TTL)).verdict, NotHeld)
+
+
+@given(runs)
+def test_an_offer_is_taken_once(run: list[tuple[Command, int]]) -> None:
+    """A ticket gives one party a larger fence, and the next one nothing."""
+    for lock, _, _, _ in played(run):
+        for holder in lock.live():
+            if not holder.offered:
+                continue
+            taken = lock.do(Take(holder.token, "taker", "o", TTL))
+            assert isinstance(taken, Granted)
+            assert taken.holder.fence > holder.fence
+            assert (taken.holder.mode, taken.holder.limit) == (holder.mode, holder.limit)
+            assert isinstance(lock.do(Take(holder.token, "late", "o", TTL)), NotHeld)
+            break
+
+
+@given(runs)
+def test_without_a_clock_no_expiry_is_written(run: list[tuple[Command, int]]) -> None:
+    """Whoever writes without a reading of the store's clock writes an expiry of 0."""
+    lock = Lock(clocked=False)
+    for command, _ in run:
+        lock.do(command)
+        parties: tuple[Party, ...] = (*lock.record.holders, *lock.record.queue)
+        assert all(party.expires_at == 0 for party in parties)
+
+
+@given(runs)
+def test_next_up_names_those_who_would_be_let_in(run: list[tuple[Command, int]]) -> None:
+    """When nobody in the record is dead, the woken ones are exactly those let in."""
+    for lock, _, _, _ in played(run):
+        if len(lock.live()) < len(lock.record.holders) or len(lock.waiting()) < len(
+            lock.record.queue
+        ):
+            continue
+        named = next_up(lock.record)
+        let_in = []
+        for waiter in lock.waiting():
+            claim = Claim(waiter.token, "o", waiter.mode, TTL, waiter.limit)
+            if isinstance(lock.do(claim), Granted):
+                let_in.append(waiter.token)
+        if let_in:
+            assert list(named) == let_in
+        else:
+            assert named == ANYONE
+
+
+@given(runs)
+def test_writes_that_free_say_whom_to_wake(run: list[tuple[Command, int]]) -> None:
+    """Whatever takes a party out of the record wakes somebody; nothing else needs to."""
+    for lock, command, before, _ in played(run):
+        again = decide(command, before, lock.dead, Stamp(lock.at, "b"))
+        if again.record is None:
+            continue
+        gone = {p.token for p in before.holders if not lock.dead(p)}
+        gone -= {p.token for p in again.record.holders}
+        if gone and isinstance(command, (Free, Evict)):
+            assert again.wake
+
+
+@given(runs)
+def test_every_record_can_be_stored(run: list[tuple[Command, int]]) -> None:
+    """Whatever the rules write can be written and read back."""
+    for lock, _, _, _ in played(run):
+        assert decode(encode(lock.record)) == lock.record
+
+
+def test_another_limit_is_a_mistake() -> None:
+    """A counted claim beside holders who count to another limit is told so."""
+    lock = Lock()
+    lock.do(Claim("a", "o", "counted", TTL, 3))
+    assert lock.do(Claim("b", "o", "counted", TTL, 4)) == Mismatch(3)
+    lock.at += TTL + 1
+    lock.at += 1
+    assert isinstance(lock.do(Claim("b", "o", "counted", TTL, 4)), Granted)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_counted_up_to_the_limit(limit: int) -> None:
+    """As many get in as there are permits."""
+    lock = Lock()
+    verdicts = [lock.do(Claim(f"c{i}", "o", "counted", TTL, limit)) for i in range(limit + 2)]
+    assert [type(verdict) for verdict in verdicts] == [Granted] * limit + [Blocked] * 2
+    assert isinstance(lock.do(Claim("x", "o", "exclusive", TTL)), Blocked)
+    assert isinstance(lock.do(Claim("r", "o", "shared", TTL)), Blocked)
+
+
+def test_eviction_bumps_the_fence() -> None:
+    """Evicting somebody raises the fence; evicting nobody changes nothing."""
+    lock = Lock()
+    holder = lock.do(Claim("a", "o", "shared", TTL)).holder
+    lock.do(Claim("b", "o", "shared", TTL))
+    assert lock.decide(Evict(10**9)).record is None
+    evicted = lock.do(Evict(holder.fence))
+    assert [h.token for h in evicted.holders] == ["a"]
+    assert lock.record.fence > holder.fence + 1
+    assert [h.token for h in lock.live()] == ["b"]

@@ -1,0 +1,142 @@
+"""What a client remembers of its store: its clock, its records, and who was silent."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+import pytest
+
+from holdfast.core.contract import Entry, Facts, Interval, exactly
+from holdfast.core.records import EMPTY, SECOND, Holder, Record, Waiter
+from holdfast.core.witness import AFTER_EXPIRY, REMEMBERED_KEYS, View, Witness
+
+TTL = 10 * SECOND
+FACTS = Facts(
+    name="x", linearizable=True, clock="observed", reach="network", wakeup="poll", durable=True
+)
+
+
+def holder(token: str = "t", beat: str = "b", expires_at: int = 0) -> Holder:
+    """A holder, without a clock unless told."""
+    return Holder(token, 1, "o", "exclusive", TTL, 0, expires_at, beat)
+
+
+def entry(*holders: Holder, now: Interval | None = None) -> Entry:
+    """A record with these holders."""
+    return Entry(Record(1, holders), 1, now)
+
+
+@pytest.fixture
+def witness() -> Witness:
+    """One that has seen nothing."""
+    return Witness(FACTS)
+
+
+def test_observed_expiry(witness: Witness) -> None:
+    """A silent holder is dead after its whole ttl, counted from the reply that showed it."""
+    witness.saw("k", entry(holder()), sent=0, got=5)
+    for m, dead in ((5, False), (5 + TTL, False), (6 + TTL, True)):
+        assert witness.dead("k", None, m)(holder()) is dead
+    assert witness.dead_from("k", holder(), None, got=5) == 5 + TTL + AFTER_EXPIRY
+
+
+def test_seeing_it_again_does_not_start_again(witness: Witness) -> None:
+    """Silence counts from the first reply, not from the last."""
+    for got in (5, 100, TTL):
+        witness.saw("k", entry(holder()), sent=0, got=got)
+    assert witness.dead("k", None, 6 + TTL)(holder())
+
+
+def test_a_new_beat_starts_again(witness: Witness) -> None:
+    """A sign of life ends the silence."""
+    witness.saw("k", entry(holder(beat="1")), sent=0, got=5)
+    witness.saw("k", entry(holder(beat="2")), sent=0, got=TTL)
+    assert not witness.dead("k", None, 6 + TTL)(holder(beat="2"))
+    assert witness.dead("k", None, TTL + TTL + 1)(holder(beat="2"))
+
+
+def test_never_seen_is_alive(witness: Witness) -> None:
+    """Somebody whom this client never saw is not dead, whenever it is asked."""
+    assert not witness.dead("k", None, 10**18)(holder())
+    witness.saw("k", entry(holder("a")), sent=0, got=5)
+    assert not witness.dead("k", None, 10**18)(holder("b"))
+    assert not witness.dead("other", None, 10**18)(holder("a"))
+
+
+def test_waiters_are_watched_too(witness: Witness) -> None:
+    """A silent waiter drops out like a holder."""
+    waiter = Waiter("w", "o", "shared", SECOND, 0, 0, "b")
+    witness.saw("k", Entry(Record(1, (), (waiter,)), 1), sent=0, got=0)
+    assert not witness.dead("k", None, SECOND)(waiter)
+    assert witness.dead("k", None, SECOND + 1)(waiter)
+
+
+def test_the_clock_decides_where_there_is_one(witness: Witness) -> None:
+    """Dead is who has surely run out: the earliest that the clock can show is past it."""
+    party = holder(expires_at=1000)
+    for earliest, dead in ((999, False), (1000, False), (1001, True)):
+        assert witness.dead("k", Interval(earliest, earliest + 500), 0)(party) is dead
+    assert witness.dead_from("k", party, Interval(900, 990), got=7) == 7 + 100 + 1 + AFTER_EXPIRY
+    assert witness.dead_from("k", party, exactly(5000), got=7) == 7 + AFTER_EXPIRY
+
+
+def test_unclocked_party_on_a_clocked_store(witness: Witness) -> None:
+    """Who was written without a reading of the clock is watched, though there is a clock."""
+    party = holder(expires_at=0)
+    witness.saw("k", entry(party, now=exactly(10**15)), sent=0, got=5)
+    assert not witness.dead("k", exactly(10**15), 5 + TTL)(party)
+    assert witness.dead("k", exactly(10**15), 6 + TTL)(party)
+
+
+def test_clock_is_carried_from_before_the_request(witness: Witness) -> None:
+    """A reading counts from when it was asked for, so that it is never too early."""
+    assert witness.store_time(0) is None
+    witness.saw("k", Entry(now=exactly(1000)), sent=50, got=90)
+    assert witness.store_time(50) == 1000
+    assert witness.store_time(90) == 1040
+
+
+def test_views_are_remembered_until_forgotten(witness: Witness) -> None:
+    """What was written last is known, until it proves wrong."""
+    view = View(EMPTY, 7, exactly(1), 1)
+    witness.wrote("k", view, 0)
+    assert witness.recall("k") is view
+    witness.forget("k")
+    assert witness.recall("k") is None
+
+
+def test_memory_is_bounded(witness: Witness) -> None:
+    """However many keys there are, only so many are remembered."""
+    for number in range(REMEMBERED_KEYS + 500):
+        witness.wrote(str(number), View(EMPTY, 1, None, 0), 0)
+        witness.saw(str(number), entry(holder()), 0, 0)
+    assert len(witness._views) == REMEMBERED_KEYS
+    assert len(witness._observed) == REMEMBERED_KEYS
+    assert witness.recall(str(REMEMBERED_KEYS + 499)) is not None
+    assert witness.recall("0") is None
+
+
+def test_many_threads_share_it(witness: Witness) -> None:
+    """Threads that use more keys than it remembers do not trip over each other."""
+    trouble: list[Exception] = []
+    interval = sys.getswitchinterval()
+
+    def work(name: int) -> None:
+        try:
+            for number in range(6000):
+                witness.wrote(f"{name}/{number}", View(EMPTY, 1, None, 0), 0)
+                witness.saw(f"{name}/{number}", entry(holder()), 0, 0)
+        except Exception as exc:
+            trouble.append(exc)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert trouble == []

@@ -1,0 +1,42 @@
+"""What several tests need: waiting for something, and quick clients."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import uuid4
+
+import holdfast
+from holdfast import Locks
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.faults import FaultyStore
+
+
+def until(condition: Callable[[], Any], seconds: float = 20.0) -> None:
+    """Wait until something is true."""
+    ends_at = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < ends_at, "it did not come true in time"
+        time.sleep(0.005)
+
+
+def unique() -> str:
+    """A name that nobody else uses."""
+    return uuid4().hex
+
+
+@contextlib.contextmanager
+def memory_locks(**options: Any) -> Iterator[Locks]:
+    """A client on a memory store of its own."""
+    with holdfast.connect(f"memory://{unique()}", **options) as locks:
+        yield locks
+
+
+@contextlib.contextmanager
+def faulty_locks(**options: Any) -> Iterator[tuple[Locks, FaultyStore]]:
+    """A client whose store fails on cue, and that store."""
+    store = FaultyStore(MemoryStore())
+    with Locks(store, **options) as locks:
+        yield locks, store

@@ -1,0 +1,142 @@
+"""A lease of the blocking face: what it tells, how it ends, and groups of them."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from holdfast import LeaseLost
+from holdfast.core.contract import Conflict
+from holdfast.core.records import TOMBSTONE, Record
+from holdfast.stores.memory import MemoryStore
+from holdfast.sync import Locks
+from tests.helpers import memory_locks, until
+
+
+def test_a_release_that_finds_nothing_tells_the_loss() -> None:
+    """Who learns at the release that the lease was gone is told like of any other loss."""
+    with memory_locks() as locks:
+        lease = locks.acquire("k", ttl=60)
+        event, told = lease.lost, threading.Event()
+        lease.on_lost(lambda _: told.set())
+        locks.evict("k")
+        assert lease.release() is False
+        assert event.is_set()
+        assert told.wait(10)
+
+
+def test_lost_callbacks_come_once_and_late_ones_at_once() -> None:
+    """Each callback is called once, also one that is added after the loss, even on a closed
+    client."""
+    calls: list[str] = []
+    with memory_locks() as locks:
+        lease = locks.acquire("k", ttl=60)
+        lease.on_lost(lambda _: calls.append("early"))
+        locks.evict("k")
+        with pytest.raises(LeaseLost):
+            lease.renew()
+        lease.on_lost(lambda _: calls.append("late"))
+        until(lambda: sorted(calls) == ["early", "late"])
+    lease.on_lost(lambda _: calls.append("closed"))
+    until(lambda: "closed" in calls)
+    assert sorted(calls) == ["closed", "early", "late"]
+
+
+def test_callbacks_that_fail_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """A mistake in a callback is logged, and the others are called all the same."""
+    called = threading.Event()
+    with memory_locks() as locks:
+        lease = locks.acquire("k", ttl=60)
+        lease.on_lost(lambda _: 1 / 0)
+        lease.on_lost(lambda _: called.set())
+        locks.evict("k")
+        lease.release()
+        assert called.wait(10)
+        until(lambda: any(record.exc_info for record in caplog.records))
+
+
+def test_interrupted_group_releases_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Ctrl-C while a group is released does not leave its other leases held for ever."""
+    with memory_locks() as locks:
+        for leave in ("block", "release"):
+            leases = locks.acquire_all(["a", "b", "c"], ttl=60)
+            real = locks._client.begin_release
+
+            def interrupted(hold: Any, real: Any = real) -> Any:
+                if hold.key == "b":
+                    raise KeyboardInterrupt
+                return real(hold)
+
+            monkeypatch.setattr(locks._client, "begin_release", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                leases.__exit__(None, None, None) if leave == "block" else leases.release()
+            monkeypatch.undo()
+            assert [lease.held for lease in leases] == [False, True, False]
+            leases["b"].release()
+
+
+def test_a_block_that_failed_keeps_its_error() -> None:
+    """The loss of a lease, or a store that is away, never replaces the block's exception."""
+    with memory_locks() as locks:
+        with pytest.raises(ZeroDivisionError):
+            with locks.acquire_all(["a", "b"]):
+                assert 1 / len(locks.evict("a")[1:])
+        with pytest.raises(LeaseLost, match="'a'"):
+            with locks.acquire_all(["a", "b"]):
+                locks.evict("a")
+
+
+def test_groups() -> None:
+    """A group is a sequence in the order asked for, and knows its keys."""
+    with memory_locks() as locks, locks.acquire_all(["b", "a"]) as leases:
+        assert [lease.key for lease in leases] == ["b", "a"]
+        assert leases["a"].key == leases[1].key == leases[-1].key == "a"
+        assert len(leases) == 2
+        with pytest.raises(KeyError):
+            leases["c"]
+        leases.check()
+        assert leases.held
+        leases[0].release()
+        assert not leases.held
+        with pytest.raises(LeaseLost):
+            leases.check()
+
+
+def test_purge_counts_what_it_dropped() -> None:
+    """A record that somebody used meanwhile is neither dropped nor counted."""
+
+    class Racing(MemoryStore):
+        races = False
+
+        def swap(self, key: str, version: Any, record: Any, wake: Any = ()) -> Any:
+            if record is None and self.races:
+                return Conflict(self.load(key))
+            return super().swap(key, version, record, wake)
+
+    store = Racing()
+    now = store.now().latest
+    for number in range(3):
+        store.swap(f"old{number}", None, Record(1, updated_at=now - 2 * TOMBSTONE))
+    store.swap("young", None, Record(1, updated_at=now))
+    with Locks(store) as locks:
+        store.races = True
+        assert locks.purge() == 0
+        store.races = False
+        assert locks.purge() == 3
+        assert [info.key for info in locks.list(free=True)] == ["young"]
+
+
+def test_absurd_times_in_a_record_can_be_looked_at() -> None:
+    """A record whose times no calendar has does not break a listing."""
+    store = MemoryStore()
+    with Locks(store) as locks, locks.acquire("k"):
+        entry = store.load("k")
+        raw = store._rows["k"][0].replace(
+            f'"acquired_at":{entry.record.holders[0].acquired_at}'.encode(),
+            b'"acquired_at":9223372036854775807',
+        )
+        store._rows["k"] = raw, store._rows["k"][1]
+        assert locks.show("k").holders[0].owner
+        assert len(list(locks.holders())) == 1

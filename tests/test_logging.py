@@ -1,0 +1,214 @@
+"""What an operator reads: the exact lines, their levels, and the fields for machines."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Any
+
+import pytest
+
+from holdfast import Busy, Locks
+from holdfast.core import events
+from holdfast.core.records import SECOND, Holder, Waiter
+from holdfast.observe.log import duration, log_event
+from tests.helpers import faulty_locks, memory_locks, until
+
+WAITER = Waiter("", "bob", "exclusive", SECOND, 1, 1, "")
+
+
+def holder(owner: str) -> Holder:
+    """Somebody."""
+    return Holder("", 7, owner, "exclusive", SECOND, 1, 1, "")
+
+
+LINES: list[tuple[events.Event, str, str]] = [
+    (events.Acquired("k", "me", 7, "exclusive"), "INFO", "Acquired lock k (owner: me, fence: 7)"),
+    (
+        events.Acquired("k", "me", 7, "exclusive", 90 * SECOND, "Took over"),
+        "INFO",
+        "Took over lock k after 1 min 30 s (owner: me, fence: 7)",
+    ),
+    (
+        events.Released("k", "me", 7, 2_500_000),
+        "INFO",
+        "Released lock k after 2.5 s (owner: me, fence: 7)",
+    ),
+    (
+        events.Waiting("k", "me", (holder("ann"),), (), 0, 12 * SECOND),
+        "WARNING",
+        "Lock k is held by ann for another 12 s",
+    ),
+    (
+        events.Waiting("k", "me", (holder("ann"), holder("cy")), (WAITER,), 0, None),
+        "WARNING",
+        "Lock k is held by ann, cy, with 1 waiting ahead",
+    ),
+    (
+        events.Waiting("k", "me", (), (WAITER, WAITER), 0, 3 * SECOND),
+        "WARNING",
+        "Lock k is kept for the 2 waiting ahead for another 3.0 s",
+    ),
+    (
+        events.InDanger("k", "me", 7, 4 * SECOND),
+        "WARNING",
+        "Lock k is in danger: it could not be renewed and runs out in 4.0 s (owner: me, fence: 7)",
+    ),
+    (events.OutOfDanger("k", "me", 7), "INFO", "Lock k is out of danger (owner: me, fence: 7)"),
+    (events.Lost("k", "me", 7, "it burnt"), "ERROR", "Lost lock k: it burnt (owner: me, fence: 7)"),
+    (events.Wanted("k", "me", 7, (WAITER,)), "INFO", "Lock k is wanted by bob"),
+    (events.Evicted("k", (holder("ann"),)), "WARNING", "Evicted ann from lock k"),
+    (events.Evicted("k", ()), "INFO", "Evicted nobody from lock k"),
+    (
+        events.StoreTrouble("k", "down: redis://u:pw@host/0", "renew"),
+        "WARNING",
+        "Trouble to renew lock k, trying again: down: redis://***@host/0",
+    ),
+    (
+        events.StoreTrouble("k", "down", "release", again=False),
+        "WARNING",
+        "Could not release lock k, its ttl will free it: down",
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "level", "line"), LINES)
+def test_lines(
+    event: events.Event, level: str, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every event has its line at its level."""
+    caplog.set_level(logging.DEBUG, "holdfast")
+    log_event(event)
+    ((name, number, text),) = caplog.record_tuples
+    assert (name, logging.getLevelName(number), text) == ("holdfast", level, line)
+
+
+def test_fields(caplog: pytest.LogCaptureFixture) -> None:
+    """The details are there for machines, under names that are the record's own."""
+    caplog.set_level(logging.INFO, "holdfast")
+    with memory_locks(owner="me") as locks, locks.acquire("k", mode="shared") as lease:
+        pass
+    acquired, released = caplog.records
+    for record in (acquired, released):
+        said: Any = record
+        assert (said.lock, said.lock_owner, said.lock_fence) == ("k", "me", lease.fence)
+    assert (acquired.__dict__["holdfast_event"], acquired.__dict__["lock_mode"]) == (
+        "Acquired", "shared",
+    )  # fmt: skip
+    assert released.__dict__["holdfast_event"] == "Released"
+
+
+def test_a_life_in_lines(caplog: pytest.LogCaptureFixture) -> None:
+    """What a log looks like, from the first acquire to the loss."""
+    caplog.set_level(logging.INFO, "holdfast")
+    with memory_locks(owner="ann") as locks:
+        lease = locks.acquire("k")
+        with pytest.raises(Busy):
+            locks.acquire("k", timeout=0, owner="bob")
+        second = locks.take(lease.hand_over(), owner="cy")
+        third = locks.join(second.share())
+        third.release()
+        locks.evict("k")
+        assert second.release() is False
+    lines = [re.sub(r"fence: \d{10,}", "fence: N", line) for line in caplog.messages]
+    lines = [re.sub(r"\d+ ms", "N ms", line) for line in lines]
+    assert lines == [
+        "Acquired lock k (owner: ann, fence: N)",
+        "Lock k is held by ann for another 30 s",
+        "Handed over lock k after N ms (owner: ann, fence: N)",
+        "Took over lock k (owner: cy, fence: N)",
+        "Joined lock k (owner: cy, fence: N)",
+        "Left lock k after N ms (owner: cy, fence: N)",
+        "Evicted cy from lock k",
+        "Lost lock k: it was gone when it was to be released: evicted, released elsewhere or "
+        "expired (owner: cy, fence: N)",
+    ]
+
+
+def test_a_wait_is_told_once_per_holder(caplog: pytest.LogCaptureFixture) -> None:
+    """Looking again at the same holder is no news."""
+    with memory_locks(owner="ann") as locks, locks.acquire("k", ttl=60):
+        with pytest.raises(Busy):
+            locks.acquire("k", timeout=0.5, fair=True, ttl=0.3)
+    assert len(caplog.records) == 1
+
+
+def test_acquire_all_that_fails_says_what_it_gave_back(caplog: pytest.LogCaptureFixture) -> None:
+    """Every lock that was logged as acquired is logged as given back."""
+    caplog.set_level(logging.INFO, "holdfast")
+    with memory_locks(owner="ann") as locks, locks.acquire("b"):
+        caplog.clear()
+        with pytest.raises(Busy):
+            locks.acquire_all(["a", "b"], timeout=0, owner="bob")
+    assert [line.split(" (")[0].split(" after")[0] for line in caplog.messages[:3]] == [
+        "Acquired lock a",
+        "Lock b is held by ann for another 30 s",
+        "Gave back lock a",
+    ]
+
+
+def test_trouble_and_danger(caplog: pytest.LogCaptureFixture) -> None:
+    """Beats that fail are warnings, the loss is an error."""
+    caplog.set_level(logging.INFO, "holdfast")
+    with faulty_locks(owner="ann", ttl=0.4) as (locks, store):
+        lease = locks.acquire("k")
+        store.plan(then="refuse")
+        assert lease.lost.wait(10)
+        until(lambda: any(record.levelname == "ERROR" for record in caplog.records))
+    levels = {record.levelname for record in caplog.records if "Trouble to renew" in record.message}
+    assert levels == {"WARNING"}
+    assert any("is in danger" in line for line in caplog.messages)
+    (lost,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert lost.message.startswith("Lost lock k: it could not be renewed in time (owner: ann")
+
+
+def test_nothing_is_formatted_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the log switched off, no line is made."""
+    logging.getLogger("holdfast").setLevel(logging.CRITICAL)
+    try:
+        with memory_locks() as locks, locks.acquire("k"):
+            assert locks.try_acquire("k") is None
+    finally:
+        logging.getLogger("holdfast").setLevel(logging.NOTSET)
+
+
+def test_a_listener_that_fails_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    """A mistake in `on_event` is logged with its traceback, and the lease goes on."""
+
+    def listener(event: object) -> None:
+        raise ZeroDivisionError
+
+    with memory_locks(on_event=listener) as locks, locks.acquire("k") as lease:
+        assert lease.held
+    assert any(record.exc_info for record in caplog.records)
+
+
+def test_a_listener_may_use_the_locks() -> None:
+    """`on_event` may come back to the client, whatever it is told, and from any thread."""
+    told: list[str] = []
+    clients: list[Locks] = []
+
+    def listener(event: events.Event) -> None:
+        told.append(type(event).__name__)
+        if event.key == "k":
+            with clients[0].acquire("log"):
+                clients[0].show("k")
+
+    with memory_locks(on_event=listener, ttl=0.3) as locks:
+        clients.append(locks)
+        lease = locks.acquire("k")
+        del lease  # dropped: the keeper tells
+        until(lambda: "Lost" in told)
+        with locks.acquire("k", timeout=10):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("span", "text"),
+    [(0, "0 ms"), (999_000, "999 ms"), (SECOND, "1.0 s"), (9_940_000, "9.9 s"),
+     (10 * SECOND, "10 s"), (59 * SECOND, "59 s"), (60 * SECOND, "1 min 0 s"), (3600 * SECOND, "1 h 0 min"),
+     (90_061 * SECOND, "25 h 1 min"), (999_900, "1.0 s"), (9_990_000, "10 s")],
+)  # fmt: skip
+def test_durations(span: int, text: str) -> None:
+    """Spans of time in words."""
+    assert duration(span) == text
