@@ -31,7 +31,7 @@ class MariaDB(Engine):
 
     def command(self) -> list[str]:
         return [
-            "mariadbd", "--no-defaults", *self._as_root(), f"--datadir={self.folder}/data",
+            "mariadbd", "--no-defaults", *self._everywhere(), f"--datadir={self.folder}/data",
             f"--port={self.port}", "--bind-address=127.0.0.1", f"--socket={self.folder}/s",
             f"--pid-file={self.folder}/pid", "--innodb-flush-log-at-trx-commit=2",
             "--innodb-buffer-pool-size=32M", "--max-connections=300", "--skip-name-resolve",
@@ -48,11 +48,14 @@ class MariaDB(Engine):
 
     def prepare(self) -> None:
         install = [
-            "mariadb-install-db", "--no-defaults", *self._as_root(),
+            "mariadb-install-db", "--no-defaults", *self._everywhere(),
             f"--datadir={self.folder}/data", "--auth-root-authentication-method=normal",
             "--skip-test-db",
         ]  # fmt: skip
         subprocess.run(install, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    def _as_root(self) -> list[str]:
-        return ["--user=root"] if os.geteuid() == 0 else []
+    def _everywhere(self) -> list[str]:
+        # A server that starts removes all temporary tables in its folder for them, also
+        # those of another server that is at work: let each have its own.
+        own = [f"--tmpdir={self.folder}", "--innodb-use-native-aio=0"]
+        return [*own, "--user=root"] if os.geteuid() == 0 else own
