@@ -18,7 +18,8 @@ class _Default:
 
 
 DEFAULT: Final = _Default()
-Place = str | Store | None | _Default
+# A URL, an open store, a client of another library that stands for one, or None.
+Place = str | Store | None | _Default | Any
 
 
 def open_place(place: Place, options: dict[str, Any]) -> Store:

@@ -3,7 +3,8 @@
 For every hold there are three moments, and one timer set to the first of them:
 
     beat      renew it; a third of the ttl after the last one, spread so that many leases
-              do not beat together, and no more than so many a second in all
+              do not beat together, and no more than so many a second in all; where one
+              trip can carry many, they meet at one of GATHERINGS moments of the period
     danger    two thirds of the ttl have passed since the last renewal that went through
     loss      the deadline; it comes whether or not a beat is under way
 
@@ -21,6 +22,8 @@ from holdfast.core.records import SECOND, Micros
 
 SHORTEST_RETRY: Micros = 20_000
 STALE_TIMERS = 64
+# How many moments a period has at which beats that travel together meet.
+GATHERINGS = 64
 
 
 class Due:
@@ -69,7 +72,8 @@ class _Kept:
 class Keeper:
     """The schedule of all holds of one client. Not safe for threads by itself."""
 
-    def __init__(self, beats_per_second: float | None = None) -> None:
+    def __init__(self, beats_per_second: float | None = None, *, together: bool = False) -> None:
+        self._together = together
         self._gap: Micros = int(SECOND / beats_per_second) if beats_per_second else 0
         self._free_slot: Micros = 0
         self._kept: dict[Hold, _Kept] = {}
@@ -162,6 +166,8 @@ class Keeper:
         due.beats.append(kept.hold)
 
     def _plan(self, kept: _Kept, at: Micros) -> None:
+        if self._together:
+            at -= at % (kept.hold.ttl // BEATS_PER_TTL // GATHERINGS + 1)
         kept.next_beat = None if kept.stopped(at) else at
 
     def _arm(self, kept: _Kept, at: Micros) -> None:

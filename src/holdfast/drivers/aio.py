@@ -12,7 +12,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from holdfast import clock
-from holdfast.core.effects import Apply, Load, Scan, Sleep, Steps, Swap, SwapMany, Wait
+from holdfast.core.contract import Applied
+from holdfast.core.effects import (
+    Apply,
+    ApplyMany,
+    Load,
+    Scan,
+    Sleep,
+    Steps,
+    Swap,
+    SwapMany,
+    Wait,
+)
 from holdfast.core.events import Event
 from holdfast.core.holds import Attempt, Hold
 from holdfast.core.records import SECOND
@@ -44,6 +55,7 @@ class AsyncDriver:
             Swap: lambda effect: store.swap(effect.key, effect.version, effect.record, effect.wake),
             SwapMany: lambda effect: _swap_each(store, effect),
             Apply: lambda effect: store.apply(effect.key, effect.command, effect.beat),
+            ApplyMany: lambda effect: _apply_each(store, effect),
             Scan: lambda effect: store.scan(effect.prefix, effect.cursor, effect.limit),
             Wait: lambda effect: store.wait(
                 effect.key, effect.version, effect.token, effect.at_most
@@ -95,3 +107,13 @@ async def _swap_each(store: AsyncStore, effect: SwapMany) -> list[Outcome | Exce
         except Exception as trouble:
             outcomes.append(trouble)
     return outcomes
+
+
+async def _apply_each(store: AsyncStore, effect: ApplyMany) -> list[Applied | Exception]:
+    applied: list[Applied | Exception] = []
+    for apply in effect.applies:
+        try:
+            applied.append(await store.apply(apply.key, apply.command, apply.beat))
+        except Exception as trouble:
+            applied.append(trouble)
+    return applied

@@ -56,7 +56,7 @@ class KeeperRunner:
         self._beat = beat
         self._batch = batch
         self._listener = listener
-        self._keeper = Keeper(beats_per_second)
+        self._keeper = Keeper(beats_per_second, together=batch > 1)
         self._leases: dict[Hold, _LeaseRef] = {}
         self._dropped: deque[_LeaseRef] = deque()  # filled by the garbage collector, without locks
         self._lock = threading.Lock()

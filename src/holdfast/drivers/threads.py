@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from holdfast import clock
 from holdfast.core.effects import (
     Apply,
+    ApplyMany,
     Draw,
     Emit,
     Keep,
@@ -68,6 +69,7 @@ class ThreadDriver:
             Swap: lambda effect: store.swap(effect.key, effect.version, effect.record, effect.wake),
             SwapMany: lambda effect: store.swap_many(effect.swaps),
             Apply: lambda effect: store.apply(effect.key, effect.command, effect.beat),
+            ApplyMany: lambda effect: store.apply_many(effect.applies),
             Scan: lambda effect: store.scan(effect.prefix, effect.cursor, effect.limit),
             Wait: lambda effect: store.wait(
                 effect.key, effect.version, effect.token, effect.at_most

@@ -43,11 +43,13 @@ def parse(text: str) -> StoreURL:
         )
     try:
         parts = urlsplit(text)
+        hosts = parts.netloc.rpartition("@")[2]
+        several = "," in hosts
         return StoreURL(
             scheme=scheme.lower(),
             text=text,
-            host=parts.hostname or "",
-            port=parts.port,
+            host=hosts if several else parts.hostname or "",
+            port=None if several else parts.port,
             user=_unquoted(parts.username),
             password=_unquoted(parts.password),
             path=unquote(parts.path),
