@@ -8,8 +8,12 @@ from pathlib import Path
 from uuid import uuid4
 
 from holdfast.stores.base import Store
+from holdfast.stores.redis.layout import Names
+from holdfast.stores.redis.routing import slot_of
 from holdfast.stores.registry import open_store
 from holdfast.testing.conformance import Target
+from tests.engines.redis import RedisCluster, RedisServer, SentinelSetup, client
+from tests.engines.shared import shared
 
 
 class MemoryTarget(Target):
@@ -43,7 +47,66 @@ class SQLiteTarget(Target):
         connection.close()
 
 
+class RedisTarget(Target):
+    """One server, shared by all cases of a run."""
+
+    def __init__(self, folder: Path) -> None:
+        self._site = shared(RedisServer)
+
+    def open(self) -> Store:
+        return open_store(self._site.url)
+
+    def corrupt(self, key: str) -> None:
+        with client(self._port(key)) as redis:
+            redis.set(self._name(key), '{"v": 1, "fence": "no"}')
+
+    def _name(self, key: str) -> bytes:
+        return Names("holdfast").record(key)
+
+    def _port(self, key: str) -> int:
+        return self._site.port
+
+
+class SentinelTarget(RedisTarget):
+    """A master with a replica and three Sentinels."""
+
+    def __init__(self, folder: Path) -> None:
+        self._site = shared(SentinelSetup)
+
+    def _port(self, key: str) -> int:
+        return self._site.master.port
+
+
+class ClusterTarget(RedisTarget):
+    """Three masters."""
+
+    def __init__(self, folder: Path) -> None:
+        self._site = shared(RedisCluster)
+
+    def _port(self, key: str) -> int:
+        with client(self._site.nodes[0].port) as redis:
+            slots = redis.execute_command("CLUSTER SLOTS")
+        slot = slot_of(self._name(key))
+        for first, last, master, *_ in slots:
+            if first <= slot <= last:
+                return int(master[1])
+        raise AssertionError("a slot without a master")
+
+
 TARGETS: dict[str, Callable[[Path], Target]] = {
     "memory": MemoryTarget,
     "sqlite": SQLiteTarget,
+    "redis": RedisTarget,
+    "redis+sentinel": SentinelTarget,
+    "redis+cluster": ClusterTarget,
+}
+
+# Schemes that only name the same store in another way, over TLS or a socket file, say.
+ALIASES: dict[str, str] = {
+    "rediss": "redis",
+    "valkey": "redis",
+    "valkeys": "redis",
+    "unix": "redis",
+    "rediss+sentinel": "redis+sentinel",
+    "rediss+cluster": "redis+cluster",
 }

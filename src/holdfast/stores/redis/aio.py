@@ -24,7 +24,6 @@ from holdfast.stores.redis.aio_wire import AsyncWire
 from holdfast.stores.redis.listen import (
     FIRST_PAUSE_S,
     LONGEST_PAUSE_S,
-    PING,
     QUIET_S,
     Bells,
     logger,
@@ -32,7 +31,7 @@ from holdfast.stores.redis.listen import (
 )
 from holdfast.stores.redis.pipeline import Pipeline
 from holdfast.stores.redis.talk import Corrupt
-from holdfast.stores.redis.words import TIME, get_request, start_request
+from holdfast.stores.redis.words import PING, TIME, pack, start_of
 from holdfast.stores.wakeups import Sleeper
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class AsyncRedisStore(AsyncStore):
     async def load(self, key: str) -> Entry:
         """TIME, then GET, in one trip."""
         name = self._names.record(key)
-        time, raw = await self._wire.ask(name, TIME + get_request(name), 2)
+        time, raw = await self._wire.ask(name, TIME + pack(b"GET", name), 2)
         return layout.read(raw, talk.clock(time))
 
     async def swap(
@@ -107,7 +106,7 @@ class AsyncRedisStore(AsyncStore):
 
     async def _version(self, key: str) -> Version:
         name = self._names.record(key)
-        (start,) = await self._wire.ask(name, start_request(name), 1)
+        (start,) = await self._wire.ask(name, start_of(name), 1)
         return layout.version_of(start) if start else None
 
     async def _in_thread(self, call: Callable[[], R]) -> R:

@@ -13,16 +13,14 @@ from holdfast.stores.redis import errors
 from holdfast.stores.redis.connect import Address, Site
 from holdfast.stores.redis.pipeline import Pipeline, Shared
 from holdfast.stores.redis.routing import (
-    CLUSTER_SLOTS,
-    ROLE,
     Errand,
     SlotMap,
     master_address,
-    master_request,
     settled,
     slot_of,
 )
 from holdfast.stores.redis.talk import Call
+from holdfast.stores.redis.words import CLUSTER_SLOTS, ROLE, master_of
 
 
 class AsyncWire:
@@ -153,7 +151,7 @@ class AsyncWire:
         for address in site.addresses:
             try:
                 sentinel = await Pipeline.connect(site.sentinel_settings, address)
-                (reply,) = await sentinel.exchange(master_request(site.service))
+                (reply,) = await sentinel.exchange(master_of(site.service))
                 sentinel.close()
                 return master_address(reply, site.service, sentinel.where)
             except HoldfastError as exc:

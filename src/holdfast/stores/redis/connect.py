@@ -27,10 +27,13 @@ REDIS_PORT, SENTINEL_PORT = 6379, 26379
 
 # The settings of a redis-py connection that are taken over; the same for both faces.
 _SETTINGS = frozenset(
-    """username password credential_provider db client_name socket_timeout
-    socket_connect_timeout socket_keepalive socket_keepalive_options ssl_keyfile ssl_certfile
-    ssl_cert_reqs ssl_ca_certs ssl_ca_data ssl_check_hostname ssl_min_version ssl_ciphers""".split()
-)
+    (
+        "username", "password", "credential_provider", "db", "client_name", "socket_timeout",
+        "socket_connect_timeout", "socket_keepalive", "socket_keepalive_options", "ssl_keyfile",
+        "ssl_certfile", "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_data", "ssl_check_hostname",
+        "ssl_min_version", "ssl_ciphers",
+    )
+)  # fmt: skip
 _NUMBERS = {"db": int, "socket_timeout": float, "socket_connect_timeout": float}
 
 

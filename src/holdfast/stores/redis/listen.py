@@ -19,13 +19,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from hiredis import HiredisError, pack_command
+from hiredis import HiredisError
 from redis.exceptions import ResponseError
 
 from holdfast.core.contract import Version
 from holdfast.errors import HoldfastError
 from holdfast.stores.redis.layout import WAKE, Names
 from holdfast.stores.redis.wire import Line
+from holdfast.stores.redis.words import PING, pack
 from holdfast.stores.wakeups import Ring, Sleeper, Wakeups
 
 logger = logging.getLogger("holdfast")
@@ -35,8 +36,6 @@ QUIET_S = 5.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
 # A channel that told so often of a lock for which nobody waits here is left.
 UNHEARD = 8
-
-PING: bytes = pack_command((b"PING",))
 
 
 class _Channel:
@@ -136,8 +135,7 @@ class Bells:
 
     def _request(self, what: bytes, keys: list[str]) -> bytes:
         channels = [self._names.record(key) + WAKE for key in keys]
-        packed: bytes = pack_command((what, *channels))
-        return packed
+        return pack(what, *channels)
 
 
 def _newer(told: int, version: Version) -> bool:

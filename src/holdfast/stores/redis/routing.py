@@ -9,32 +9,22 @@ from __future__ import annotations
 from binascii import crc_hqx
 from typing import Any
 
-from hiredis import pack_command
 from redis.exceptions import ResponseError
 
 from holdfast.errors import Unavailable
 from holdfast.stores.redis.connect import Address, Site
 from holdfast.stores.redis.errors import refused, too_few_replicas
 from holdfast.stores.redis.talk import Call
+from holdfast.stores.redis.words import ASKING
 
 SLOTS = 16384
 MOST_TRIES = 6
-
-ASKING: bytes = pack_command((b"ASKING",))
-CLUSTER_SLOTS: bytes = pack_command((b"CLUSTER", b"SLOTS"))
-ROLE: bytes = pack_command((b"ROLE",))
 
 
 def slot_of(name: bytes) -> int:
     """The slot of a key with a hash tag."""
     tag = name[name.index(b"{") + 1 : name.index(b"}")]
     return crc_hqx(tag, 0) % SLOTS
-
-
-def master_request(service: str) -> bytes:
-    """The question to a Sentinel."""
-    packed: bytes = pack_command((b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service))
-    return packed
 
 
 def master_address(reply: Any, service: str, where: str) -> Address:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hiredis import pack_command
 from msgspec.structs import replace
 
 from holdfast.core.commands import NOBODY, Command, Wake
@@ -24,7 +23,7 @@ from holdfast.stores.redis.errors import OLDEST
 from holdfast.stores.redis.listen import Listener, sleeper_for
 from holdfast.stores.redis.talk import Corrupt, Speaker
 from holdfast.stores.redis.wire import Wire
-from holdfast.stores.redis.words import INFO, TIME, get_request, scan_request, start_request
+from holdfast.stores.redis.words import INFO, TIME, pack, scan_from, start_of
 from holdfast.stores.wakeups import Ring, RingingStore, Sleeper
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ class RedisStore(RingingStore):
     def load(self, key: str) -> Entry:
         """TIME, then GET, in one trip: a party that is dead by that time was so in the record."""
         name = self.names.record(key)
-        time, raw = self._wire.ask(name, TIME + get_request(name), 2)
+        time, raw = self._wire.ask(name, TIME + pack(b"GET", name), 2)
         return layout.read(raw, talk.clock(time))
 
     def swap(
@@ -158,7 +157,7 @@ class RedisStore(RingingStore):
         for master, _ in self._wire.ask_all(TIME):
             position = b"0"
             while True:
-                request = scan_request(position, self.names.pattern(prefix))
+                request = scan_from(position, self.names.pattern(prefix))
                 position, names = self._wire.ask_at(master, request)
                 found.update(self.names.key(name) for name in names)
                 if position == b"0":
@@ -179,7 +178,7 @@ class RedisStore(RingingStore):
 
     def _version(self, key: str) -> Version:
         name = self.names.record(key)
-        (start,) = self._wire.ask(name, start_request(name), 1)
+        (start,) = self._wire.ask(name, start_of(name), 1)
         return layout.version_of(start) if start else None
 
     # --- its life ---------------------------------------------------------------------------
@@ -240,8 +239,7 @@ def _check_options(
 def _wait_request(replicas: int, wait_s: float) -> bytes:
     if not replicas:
         return b""
-    packed: bytes = pack_command((b"WAIT", replicas, max(1, round(wait_s * 1000))))
-    return packed
+    return pack(b"WAIT", replicas, max(1, round(wait_s * 1000)))
 
 
 # --- helpers --------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.core.commands import (
-    NOBODY,
+    ANYONE,
     Blocked,
     Claim,
     Command,
@@ -98,7 +98,7 @@ class Speaker:
             stay = layout.stays_for(record, record.updated_at, self._tombstone)
         args = (
             "", self._stay, "0", "" if version is None else str(version), text, str(stay),
-            "" if wake == NOBODY else " ".join(map(layout.word, wake)),
+            "*" if wake == ANYONE else " ".join(map(layout.word, wake)),
         )  # fmt: skip
         return Call(SWAP, (self.names.record(key), *self._index), args)
 

@@ -29,16 +29,14 @@ from holdfast.errors import HoldfastError, Unavailable
 from holdfast.stores.redis import errors
 from holdfast.stores.redis.connect import Address, Settings, Site, shown
 from holdfast.stores.redis.routing import (
-    CLUSTER_SLOTS,
-    ROLE,
     Errand,
     SlotMap,
     master_address,
-    master_request,
     settled,
     slot_of,
 )
 from holdfast.stores.redis.talk import Call
+from holdfast.stores.redis.words import CLUSTER_SLOTS, ROLE, master_of
 
 CHUNK = 65536
 # A connection that was idle for longer may have been closed by the other side: look first.
@@ -331,7 +329,7 @@ class Wire:
         for address in site.addresses:
             try:
                 sentinel = Line(site.sentinel_settings, address)
-                (reply,) = sentinel.exchange(master_request(site.service))
+                (reply,) = sentinel.exchange(master_of(site.service))
                 sentinel.close()
                 return master_address(reply, site.service, sentinel.where)
             except HoldfastError as exc:

@@ -1,26 +1,37 @@
-"""Plain commands, packed, for both faces."""
+"""Commands as bytes, for both faces."""
 
 from __future__ import annotations
 
-from hiredis import pack_command
+from typing import Any
 
-TIME: bytes = pack_command((b"TIME",))
-INFO: bytes = pack_command((b"INFO",))
+import hiredis
 
 
-def get_request(name: bytes) -> bytes:
-    """GET."""
-    packed: bytes = pack_command((b"GET", name))
+def pack(*words: bytes | str | int) -> bytes:
+    """A command as it is sent."""
+    packer: Any = hiredis.pack_command
+    packed: bytes = packer(words)
     return packed
 
 
-def start_request(name: bytes) -> bytes:
+TIME = pack(b"TIME")
+INFO = pack(b"INFO")
+PING = pack(b"PING")
+ROLE = pack(b"ROLE")
+ASKING = pack(b"ASKING")
+CLUSTER_SLOTS = pack(b"CLUSTER", b"SLOTS")
+
+
+def start_of(name: bytes) -> bytes:
     """The start of a record, with its rev."""
-    packed: bytes = pack_command((b"GETRANGE", name, 0, 63))
-    return packed
+    return pack(b"GETRANGE", name, 0, 63)
 
 
-def scan_request(position: bytes, pattern: bytes) -> bytes:
+def scan_from(position: bytes, pattern: bytes) -> bytes:
     """A step of SCAN."""
-    packed: bytes = pack_command((b"SCAN", position, b"MATCH", pattern, b"COUNT", 1000))
-    return packed
+    return pack(b"SCAN", position, b"MATCH", pattern, b"COUNT", 1000)
+
+
+def master_of(service: str) -> bytes:
+    """The question to a Sentinel."""
+    return pack(b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service)

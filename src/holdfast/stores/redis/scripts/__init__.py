@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from hashlib import sha1
 from pathlib import Path
-from typing import Any
 
-from hiredis import pack_command
+from holdfast.stores.redis.words import pack
 
 _FOLDER = Path(__file__).parent
 _RULES = ("record", "rules")
@@ -29,16 +28,11 @@ class Script:
 
     def by_hash(self, keys: tuple[bytes, ...], args: tuple[Arg, ...]) -> bytes:
         """The request that names the script."""
-        return _pack((b"EVALSHA", self.sha, len(keys), *keys, *args))
+        return pack(b"EVALSHA", self.sha, len(keys), *keys, *args)
 
     def in_full(self, keys: tuple[bytes, ...], args: tuple[Arg, ...]) -> bytes:
         """The request that brings the script along."""
-        return _pack((b"EVAL", self.source, len(keys), *keys, *args))
-
-
-def _pack(words: tuple[Any, ...]) -> bytes:
-    packed: bytes = pack_command(words)
-    return packed
+        return pack(b"EVAL", self.source, len(keys), *keys, *args)
 
 
 CLAIM = Script("claim", "quick_claim", *_RULES)
