@@ -3,14 +3,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test lint bench docs sim clean
+.PHONY: run test engines lint bench docs sim clean
 
 # The main job in one command: a program run under a lock on the embedded store.
 run: $(STAMP)
 	$(BIN)/holdfast run demo -- sh -c 'echo "I hold $$HOLDFAST_KEY with fence $$HOLDFAST_FENCE"'
 
-test: $(STAMP) lint
-	$(BIN)/pytest
+# Most tests wait more than they compute, so there are more workers than cores.
+test: $(STAMP) lint engines
+	$(BIN)/pytest -n 4 --dist worksteal
+
+# The servers that the tests start for themselves, installed by package name where we are root.
+engines: $(STAMP)
+	$(BIN)/python -m tests.engines
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

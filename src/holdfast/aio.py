@@ -87,7 +87,7 @@ class Lease(LeaseBase[asyncio.Event]):
         try:
             await self._driver.run(renew_steps(client.witness, hold))
         except LeaseLost as lost:
-            client.keeper.lose(hold, str(lost))
+            client.keeper.lose(hold, lost.why)
             raise
 
     async def release(self) -> bool:
@@ -99,9 +99,10 @@ class Lease(LeaseBase[asyncio.Event]):
         attempt = client.begin_release(hold)
         if attempt is None:
             return False
+        now = clock.monotonic()
         try:
             freed = await self._driver.run(
-                release_steps(client.witness, attempt, clock.monotonic() + PATIENCE)
+                release_steps(client.witness, attempt, now, now + PATIENCE)
             )
         except HoldfastError:
             raise
@@ -291,7 +292,7 @@ class Locks:
             client = self._client
             attempt = client.claim(key, ttl, mode, limit, owner, note)
             terms = client.terms(timeout, fair, keep, max_hold)
-            steps = acquire_steps(client.witness, attempt, terms)
+            steps = acquire_steps(client.witness, attempt, terms, clock.monotonic())
             return await self._enter(attempt, steps, "Acquired")
 
         return Acquiring(run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from os import urandom
-from typing import Any, Protocol
+from typing import Any
 
 from holdfast import clock, forks, options
 from holdfast.core import events
@@ -31,12 +31,6 @@ PATIENCE: Micros = 5 * SECOND
 CALLBACK_THREADS = 4
 
 logger = logging.getLogger("holdfast")
-
-
-class LeaseFace(Protocol):
-    """What the client needs of a lease of either face."""
-
-    def told(self, what: str) -> None: ...
 
 
 class Client:
@@ -189,7 +183,7 @@ class Client:
         """Make the lease and look after it."""
         lease = self.make_lease(hold)
         self.check_usable()
-        self.keeper.add(hold, lease)
+        self.keeper.add(hold)
         if self.on_event is not None or logger.isEnabledFor(logging.INFO):
             self.emit(
                 events.Acquired(
@@ -242,8 +236,9 @@ class Client:
     def check_held(self, hold: Hold) -> None:
         """Raise `LeaseLost` unless this is surely ours at this moment."""
         if not self.held(hold):
+            why = self.why(hold)
             raise LeaseLost(
-                f"The lease on {hold.key!r} is not yours: {self.why(hold)}.", key=hold.key
+                f"The lease on {hold.key!r} is not yours: {why}.", key=hold.key, why=why
             )
 
     def why(self, hold: Hold) -> str:
@@ -274,34 +269,33 @@ class Client:
 
     # --- what the keeper tells (see keeping.Listener) ---------------------------------------
 
-    def in_danger(self, hold: Hold, lease: LeaseFace | None) -> None:
+    def in_danger(self, hold: Hold) -> None:
         """Renewals have been failing."""
         remaining = max(0, hold.deadline - clock.monotonic())
         self.emit(events.InDanger(hold.key, hold.owner, hold.fence, remaining))
-        if lease is not None:
-            lease.told("danger")
+        self._tell(hold, "danger")
 
-    def out_of_danger(self, hold: Hold, lease: LeaseFace | None) -> None:
+    def out_of_danger(self, hold: Hold) -> None:
         """A renewal went through again."""
         self.emit(events.OutOfDanger(hold.key, hold.owner, hold.fence))
 
-    def lost(self, hold: Hold, lease: LeaseFace | None) -> None:
+    def lost(self, hold: Hold) -> None:
         """It is no longer ours. The lease is told first, then the log."""
-        if lease is not None:
-            lease.told("lost")
+        self._tell(hold, "lost")
         self.emit(events.Lost(hold.key, hold.owner, hold.fence, hold.why))
 
-    def wanted(self, hold: Hold, lease: LeaseFace | None) -> None:
+    def wanted(self, hold: Hold) -> None:
         """Somebody waits for it."""
         self.emit(events.Wanted(hold.key, hold.owner, hold.fence, hold.wanted))
-        if lease is not None:
-            lease.told("wanted")
+        self._tell(hold, "wanted")
 
     def dropped(self, hold: Hold) -> None:
         """Nobody refers to the lease any more."""
-        if hold.end("lost", "nobody kept a reference to it"):
-            why = "nobody kept a reference to its lease; it is not renewed any more"
-            self.emit(events.Lost(hold.key, hold.owner, hold.fence, why))
+        self.emit(events.Lost(hold.key, hold.owner, hold.fence, hold.why))
+
+    def _tell(self, hold: Hold, what: str) -> None:
+        if hold.signals is not None:
+            hold.signals.tell(what)
 
     def emit(self, event: Event) -> None:
         """Tell the log and the listener. A listener's mistake is logged, not passed on."""

@@ -136,6 +136,7 @@ class OutcomeUnknown(HoldfastError):
 class LeaseLost(HoldfastError):
     """The lease is no longer yours: stop writing what it protects."""
 
-    def __init__(self, message: str | None = None, *, key: str = "") -> None:
+    def __init__(self, message: str | None = None, *, key: str = "", why: str = "") -> None:
         super().__init__(message)
         self.key = key
+        self.why = why  # the reason alone, for a sentence of one's own

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import string
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Literal, get_args
@@ -30,6 +28,8 @@ class Guarded:
         if busy not in get_args(OnBusy):
             raise BadOption(f"busy is 'skip', 'wait' or 'raise', not {busy!r}.")
         self.busy = busy
+        import inspect
+
         self._template = template
         self._signature = inspect.signature(function)
         self._check_fields(function)
@@ -41,6 +41,8 @@ class Guarded:
         return self._template.format(**bound.arguments)
 
     def _check_fields(self, function: Callable[..., Any]) -> None:
+        import string
+
         try:
             fields = [field for _, field, _, _ in string.Formatter().parse(self._template)]
         except ValueError as exc:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -19,22 +20,62 @@ L = TypeVar("L", bound="LeaseBase[Any]")
 _setup = threading.Lock()  # for the rare first use of an event or a callback
 
 
+class Signals(Generic[E]):
+    """The event and the callbacks of a lease, made when they are first asked for.
+
+    The keeper reaches them through the hold. They know the lease only weakly, so that one
+    which nobody refers to any more can go.
+    """
+
+    def __init__(self, lease: LeaseBase[E]) -> None:
+        self._lease = weakref.ref(lease)
+        self._callbacks: dict[str, list[Callable[..., Any]]] = {}
+        self.lost: E = lease._new_event()
+
+    def add(self, what: str, callback: Callable[..., Any]) -> None:
+        """Call this when it happens."""
+        with _setup:
+            self._callbacks.setdefault(what, []).append(callback)
+
+    def take(self, what: str, callback: Callable[..., Any]) -> bool:
+        """Whoever takes a callback off the list calls it: once, though two threads try."""
+        with _setup:
+            callbacks = self._callbacks.get(what, [])
+            if callback in callbacks:
+                callbacks.remove(callback)
+                return True
+            return False
+
+    def tell(self, what: str) -> None:
+        """The keeper has news. Called from its threads."""
+        lease = self._lease()
+        if lease is None:
+            return
+        if what == "lost":
+            lease._set_event(self.lost)
+        for callback in list(self._callbacks.get(what, ())):
+            if what != "lost" or self.take(what, callback):
+                lease._call(callback)
+
+
 class LeaseBase(Generic[E]):
     """A lease: what was asked for, until it is released, handed over or lost."""
 
-    __slots__ = ("__weakref__", "_callbacks", "_client", "_hold", "_lost")
+    __slots__ = ("__weakref__", "_client", "_hold")
 
     def __init__(self, client: Client, hold: Hold) -> None:
         self._client = client
         self._hold = hold
-        self._callbacks: dict[str, list[Callable[..., Any]]] | None = None
-        self._lost: E | None = None
+
+    def __del__(self) -> None:
+        # Nobody can release it any more. No I/O here: the keeper stops renewing it.
+        if self._hold.state == "held":
+            self._client.keeper.drop(self._hold)
 
     def __repr__(self) -> str:
         state = "held" if self.held else self._hold.state
-        return (
-            f"<{type(self).__name__} {self.key!r} fence={self.fence} owner={self.owner!r} {state}>"
-        )
+        name = type(self).__name__
+        return f"<{name} {self.key!r} fence={self.fence} owner={self.owner!r} {state}>"
 
     @property
     def hold(self) -> Hold:
@@ -118,59 +159,39 @@ class LeaseBase(Generic[E]):
     @property
     def lost(self) -> E:
         """An event that is set when the lease is lost."""
-        if self._lost is None:
-            with _setup:
-                if self._lost is None:
-                    event = self._new_event()
-                    self._lost = event
-                    if self._hold.state == "lost":
-                        self._set_event(event)
-        return self._lost
+        return self._signals().lost
 
     def on_danger(self, callback: F) -> F:
         """Call this (with the lease) when renewals have been failing for a while."""
-        return self._on("danger", callback)
+        self._signals().add("danger", callback)
+        return callback
 
     def on_lost(self, callback: F) -> F:
         """Call this (with the lease) when the lease is lost; at once if it already is."""
-        self._on("lost", callback)
-        if self._hold.state == "lost" and self._take_off("lost", callback):
+        signals = self._signals()
+        signals.add("lost", callback)
+        if self._hold.state == "lost" and signals.take("lost", callback):
             self._call(callback)
         return callback
 
     def on_wanted(self, callback: F) -> F:
         """Call this (with the lease) when somebody starts to wait for it."""
-        self._on("wanted", callback)
+        self._signals().add("wanted", callback)
         if self._hold.wanted and self._hold.state == "held":
             self._call(callback)
         return callback
 
-    def told(self, what: str) -> None:
-        """The keeper has news. Called from its threads."""
-        if what == "lost":
+    def _signals(self) -> Signals[E]:
+        signals: Signals[E] | None = self._hold.signals
+        if signals is None:
             with _setup:
-                event = self._lost
-            if event is not None:
-                self._set_event(event)
-        for callback in list((self._callbacks or {}).get(what, ())):
-            if what != "lost" or self._take_off(what, callback):
-                self._call(callback)
-
-    def _on(self, what: str, callback: F) -> F:
-        with _setup:
-            if self._callbacks is None:
-                self._callbacks = {}
-            self._callbacks.setdefault(what, []).append(callback)
-        return callback
-
-    def _take_off(self, what: str, callback: Callable[..., Any]) -> bool:
-        """Whoever takes a callback off the list calls it: once, though two threads try."""
-        with _setup:
-            callbacks = (self._callbacks or {}).get(what, [])
-            if callback in callbacks:
-                callbacks.remove(callback)
-                return True
-            return False
+                signals = self._hold.signals
+                if signals is None:
+                    signals = self._hold.signals = Signals(self)
+            # Lost in between, when there was nothing yet to tell.
+            if self._hold.state == "lost":
+                self._set_event(signals.lost)
+        return signals
 
     def _new_event(self) -> E:
         raise NotImplementedError

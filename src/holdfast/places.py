@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.errors import Misconfigured
 from holdfast.stores.base import Store
 from holdfast.stores.registry import open_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 URL_VARIABLE = "HOLDFAST_URL"
 
@@ -34,15 +37,31 @@ def open_place(place: Place, options: dict[str, Any]) -> Store:
     url = os.environ.get(URL_VARIABLE)
     if url:
         return open_store(url, **options)
-    path = embedded_path()
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = _made(embedded_path())
     from holdfast.stores.sqlite import SQLiteStore
 
     return SQLiteStore(path, **options)
 
 
+def _made(path: Path) -> Path:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise Misconfigured(
+            f"The embedded store cannot be made at {path} ({exc.strerror}): set {URL_VARIABLE}."
+        ) from exc
+    return path
+
+
 def embedded_path() -> Path:
     """Where the embedded store is: one per user and machine."""
+    from pathlib import Path
+
     state = os.environ.get("XDG_STATE_HOME")
-    home = Path(state) if state else Path.home() / ".local" / "state"
+    try:
+        home = Path(state) if state else Path.home() / ".local" / "state"
+    except RuntimeError as exc:  # a user id without a home, as in some containers
+        raise Misconfigured(
+            f"There is no home directory for the embedded store: set {URL_VARIABLE}."
+        ) from exc
     return home / "holdfast" / "locks.db"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
@@ -78,7 +77,7 @@ class Lease(LeaseBase[threading.Event]):
         try:
             client.driver.run(renew_steps(client.witness, hold))
         except LeaseLost as lost:
-            client.keeper.lose(hold, str(lost))
+            client.keeper.lose(hold, lost.why)
             raise
 
     def release(self) -> bool:
@@ -90,10 +89,9 @@ class Lease(LeaseBase[threading.Event]):
         attempt = client.begin_release(hold)
         if attempt is None:
             return False
+        now = clock.monotonic()
         try:
-            freed = client.driver.run(
-                release_steps(client.witness, attempt, clock.monotonic() + PATIENCE)
-            )
+            freed = client.driver.run(release_steps(client.witness, attempt, now, now + PATIENCE))
         except HoldfastError:
             raise
         except BaseException:
@@ -240,7 +238,9 @@ class Locks:
         client = self._client
         attempt = client.claim(key, ttl, mode, limit, owner, note)
         terms = client.terms(timeout, fair, keep, max_hold)
-        return self._enter(attempt, acquire_steps(client.witness, attempt, terms), "Acquired")
+        return self._enter(
+            attempt, acquire_steps(client.witness, attempt, terms, clock.monotonic()), "Acquired"
+        )
 
     def try_acquire(
         self,
@@ -337,9 +337,10 @@ class Locks:
         When the lock is taken: `skip` returns None at once, `raise` raises `Busy`, `wait`
         waits. Other options are those of `acquire`.
         """
+        from inspect import iscoroutinefunction
 
         def decorate(function: Callable[P, R]) -> Callable[P, R | None]:
-            if inspect.iscoroutinefunction(function):
+            if iscoroutinefunction(function):
                 raise UsageError("This is an async function: guard it with holdfast.aio's locks.")
             guarded = Guarded(function, key, busy)
             patience = {} if busy == "wait" else {"timeout": 0}

@@ -61,27 +61,16 @@ class Terms(Struct, frozen=True, gc=False):
 class _Wait:
     """Where one claim stands while it is not yet granted."""
 
-    __slots__ = (
-        "announce_at",
-        "attempt",
-        "claim",
-        "ends_at",
-        "pause",
-        "started",
-        "told",
-        "trouble_since",
-    )
+    trouble_since: Micros | None = None
+    pause: Micros = FIRST_PAUSE
+    told: tuple[int, ...] | None = None  # the fences of the holders told of last
 
     def __init__(self, attempt: Attempt, terms: Terms, started: Micros, now: Micros) -> None:
-        assert isinstance(attempt.command, Claim)
         self.attempt = attempt
-        self.claim = attempt.command
+        self.claim: Claim = attempt.command  # type: ignore[assignment]
         self.started = started
         self.ends_at = None if terms.timeout is None else started + terms.timeout
         self.announce_at = terms.announce_at(now)
-        self.trouble_since: Micros | None = None
-        self.pause = FIRST_PAUSE
-        self.told: tuple[int, ...] | None = None  # the fences of the holders told of last
 
     def claim_at(self, now: Micros) -> Claim:
         """The claim to send at this moment: from some time on it asks for a place in line."""
@@ -109,10 +98,12 @@ class _Wait:
 
 
 def acquire_steps(
-    witness: Witness, attempt: Attempt, terms: Terms, started: Micros | None = None
+    witness: Witness, attempt: Attempt, terms: Terms, now: Micros, started: Micros | None = None
 ) -> Steps[Hold]:
-    """Get the grant, or raise `Busy` (did not wait) or `AcquireTimeout` (waited in vain)."""
-    now = yield from NOW
+    """Get the grant, or raise `Busy` (did not wait) or `AcquireTimeout` (waited in vain).
+
+    `now` is the own clock's time; the timeout counts from `started`, or else from now.
+    """
     wait = _Wait(attempt, terms, now if started is None else started, now)
     while True:
         try:
@@ -121,15 +112,14 @@ def acquire_steps(
             yield from _ride_out_steps(wait, terms, trouble)
             now = yield from NOW
             continue
-        wait.trouble_since = None
         now = view.got
-        if isinstance(verdict, Granted):
+        if type(verdict) is Granted:
             hold = Hold(attempt.key, verdict, attempt.sent[verdict.holder.beat], terms.care)
             hold.waited = now - wait.started
             if hold.valid(now):
                 return hold
             yield from _give_back_steps(witness, wait, now)
-        elif isinstance(verdict, Blocked):
+        elif type(verdict) is Blocked:
             yield from _wait_turn_steps(witness, wait, terms, verdict, view)
         else:
             assert isinstance(verdict, Mismatch)
@@ -137,6 +127,7 @@ def acquire_steps(
                 f"{attempt.key!r} is being counted to {verdict.limit}, not to {wait.claim.limit}: "
                 f"all parties must name the same limit."
             )
+        wait.trouble_since = None
         now = yield from NOW
 
 
@@ -225,7 +216,8 @@ def acquire_all_steps(
     started = yield from NOW
     holds = []
     for attempt in canonical(attempts):
-        hold = yield from acquire_steps(witness, attempt, terms, started)
+        now = yield from NOW
+        hold = yield from acquire_steps(witness, attempt, terms, now, started)
         holds.append(hold)
         yield from Keep(hold)
     now = yield from NOW

@@ -5,12 +5,14 @@ the driver and returns the driver's answer with its type. (A bare `x = yield Loa
 would be `Any`, and a forgotten `yield from` would do nothing: a test forbids both.)
 
 A driver answers every effect, or throws into the steps one of these errors:
-`Unavailable` and `Misconfigured` (surely not done) or `OutcomeUnknown`.
+`Unavailable` and `Misconfigured` (surely not done) or `OutcomeUnknown`. Whatever a store
+answers, the driver stamps with the own clock's time *after* the reply came; a load, whose
+reading of the store's clock is carried forward, also with the time before it was sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -28,12 +30,12 @@ Ask: TypeAlias = Generator["Effect", Any, R]
 
 
 class Load(Struct, frozen=True, gc=False):
-    """Read a record."""
+    """Read a record: it, when it was asked for, and when the answer came."""
 
     key: str
 
-    def __iter__(self) -> Ask[Entry]:
-        answer: Entry = yield self
+    def __iter__(self) -> Ask[tuple[Entry, Micros, Micros]]:
+        answer: tuple[Entry, Micros, Micros] = yield self
         return answer
 
 
@@ -48,8 +50,8 @@ class Swap(Struct, frozen=True, gc=False):
     record: Record | None
     wake: Wake = NOBODY
 
-    def __iter__(self) -> Ask[Swapped | Conflict]:
-        answer: Swapped | Conflict = yield self
+    def __iter__(self) -> Ask[tuple[Swapped | Conflict, Micros]]:
+        answer: tuple[Swapped | Conflict, Micros] = yield self
         return answer
 
 
@@ -58,8 +60,8 @@ class SwapMany(Struct, frozen=True, gc=False):
 
     swaps: tuple[Swap, ...]
 
-    def __iter__(self) -> Ask[tuple[Swapped | Conflict | Exception, ...]]:
-        answer: tuple[Swapped | Conflict | Exception, ...] = yield self
+    def __iter__(self) -> Ask[tuple[Sequence[Swapped | Conflict | Exception], Micros]]:
+        answer: tuple[Sequence[Swapped | Conflict | Exception], Micros] = yield self
         return answer
 
 
@@ -70,8 +72,8 @@ class Apply(Struct, frozen=True, gc=False):
     command: Command
     beat: str
 
-    def __iter__(self) -> Ask[Applied]:
-        answer: Applied = yield self
+    def __iter__(self) -> Ask[tuple[Applied, Micros]]:
+        answer: tuple[Applied, Micros] = yield self
         return answer
 
 
@@ -80,8 +82,8 @@ class ApplyMany(Struct, frozen=True, gc=False):
 
     applies: tuple[Apply, ...]
 
-    def __iter__(self) -> Ask[tuple[Applied | Exception, ...]]:
-        answer: tuple[Applied | Exception, ...] = yield self
+    def __iter__(self) -> Ask[tuple[Sequence[Applied | Exception], Micros]]:
+        answer: tuple[Sequence[Applied | Exception], Micros] = yield self
         return answer
 
 

@@ -6,12 +6,12 @@ interrupt at any instruction leaves behind what is needed to clean up.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from holdfast.core.commands import Claim, Command, Free, Granted, Offer, Take
-from holdfast.core.records import Holder, Micros, Waiter
+from holdfast.core.records import Holder, Micros, Record, Waiter
 from holdfast.core.validity import deadline
 
 State = Literal["held", "lost", "released", "handed over"]
@@ -37,7 +37,9 @@ class Hold:
         "deadline",
         "holder",
         "key",
+        "lapsed",
         "renewed",
+        "signals",
         "state",
         "token",
         "ttl",
@@ -56,8 +58,10 @@ class Hold:
         self.deadline = deadline(sent, ttl)
         self.care = care
         self.waited: Micros = 0  # how long the claim had to wait for it
+        self.lapsed = False  # somebody saw that its deadline had passed
         self.state: State = "held"
         self.why = ""
+        self.signals: Any = None  # whom a driver tells of its fate; nothing to the core
 
     @property
     def fence(self) -> int:
@@ -70,8 +74,11 @@ class Hold:
         return self.holder.owner
 
     def valid(self, now: Micros) -> bool:
-        """Whether this is surely ours at this moment."""
-        return self.state == "held" and now < self.deadline
+        """Whether this is surely ours at this moment. Once it is not, it never is again:
+        not even by a renewal whose thread stood still between its clock and this."""
+        if now >= self.deadline:
+            self.lapsed = True
+        return self.state == "held" and not self.lapsed
 
     def extend(self, holder: Holder, sent: Micros) -> None:
         """A renewal that was sent at this moment went through."""
@@ -106,6 +113,18 @@ class Attempt:
         self.touched = False  # something of ours may be in the store
         self.unsettled = False  # the outcome of the last write is not known
         self.doubted = False  # the outcome of some write was not known
+
+    def take_beat(self) -> str:
+        """The nonce for the next write; empty if one must be drawn."""
+        if type(self.command) is Free:
+            return "-"  # a write without a party in it needs none
+        beat, self.first_beat = self.first_beat, ""
+        return beat
+
+    def shows_in(self, record: Record) -> bool:
+        """Whether a write of ours landed after all: something below us sent it twice."""
+        parties: tuple[Holder | Waiter, ...] = (*record.holders, *record.queue)
+        return any(party.beat in self.sent for party in parties)
 
     def leftovers(self) -> tuple[str, ...]:
         """The tokens under which this may have left something in the store."""

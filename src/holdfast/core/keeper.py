@@ -3,11 +3,13 @@
 For every hold there are three moments, and one timer set to the first of them:
 
     beat      renew it; a third of the ttl after the last one, spread so that many leases
-              do not beat together, and no more than so many a second in all; where one
-              trip can carry many, they meet at one of GATHERINGS moments of the period
+              do not beat together, on a fine grid so that those near each other can share
+              a trip, and no more than so many a second in all
     danger    two thirds of the ttl have passed since the last renewal that went through
     loss      the deadline; it comes whether or not a beat is under way
 
+ 0. Most leases are released long before their first beat. A new hold is only put down; it
+    gets its timer when the keeper next looks, which is before it could need one.
  1. A beat under way holds nothing up: danger and loss come at their moments all the same.
  2. A failed beat is tried again soon, and again, until the lease is lost or ended.
  3. Past `stop_at` (from `max_hold`) there are no more beats, and the lease runs out.
@@ -22,8 +24,9 @@ from holdfast.core.records import SECOND, Micros
 
 SHORTEST_RETRY: Micros = 20_000
 STALE_TIMERS = 64
-# How many moments a period has at which beats that travel together meet.
-GATHERINGS = 64
+# A period is divided into so many moments at which leases of the same ttl may beat.
+GRID = 64
+COARSEST: Micros = 100_000
 
 
 class Due:
@@ -72,41 +75,48 @@ class _Kept:
 class Keeper:
     """The schedule of all holds of one client. Not safe for threads by itself."""
 
-    def __init__(self, beats_per_second: float | None = None, *, together: bool = False) -> None:
-        self._together = together
+    def __init__(self, beats_per_second: float | None = None) -> None:
         self._gap: Micros = int(SECOND / beats_per_second) if beats_per_second else 0
         self._free_slot: Micros = 0
+        self._new: dict[Hold, None] = {}
+        self._new_at: Micros | None = None  # no new hold needs a look before this
         self._kept: dict[Hold, _Kept] = {}
         self._timers: list[tuple[Micros, int, Hold]] = []
         self._count = 0
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._kept) + len(self._new)
 
     def holds(self) -> list[Hold]:
         """All holds in care."""
-        return list(self._kept)
+        return [*self._kept, *self._new]
 
-    def add(self, hold: Hold) -> None:
-        """Take a hold into care. Without `keep`, only its loss is watched."""
-        kept = self._kept[hold] = _Kept(hold)
-        half = hold.ttl // (2 * BEATS_PER_TTL)
-        self._plan(kept, hold.renewed + half + self._share(half))
-        self._arm(kept, hold.deadline if kept.next_beat is None else kept.next_beat)
+    def add(self, hold: Hold) -> Micros:
+        """Take a hold into care; the keeper must look again at the returned time.
+        Without `keep`, only its loss is watched."""
+        self._new[hold] = None
+        at = hold.acquired + hold.ttl // (2 * BEATS_PER_TTL)
+        if self._new_at is None or at < self._new_at:
+            self._new_at = at
+        return at
 
     def discard(self, hold: Hold) -> None:
         """Let go of a hold; its timer goes stale."""
-        self._kept.pop(hold, None)
-        if len(self._timers) > 2 * len(self._kept) + STALE_TIMERS:
+        if hold in self._new:
+            del self._new[hold]
+        elif self._kept.pop(hold, None) is not None and self._many_stale_timers():
             self._sweep()
 
     def next_at(self) -> Micros | None:
         """When there will be something to do, or a stale timer to drop."""
-        return self._timers[0][0] if self._timers else None
+        moments = [at for at in (self._new_at, self._timers[0][0] if self._timers else None) if at]
+        return min(moments, default=None)
 
     def poll(self, now: Micros) -> Due:
         """What is due at this moment."""
         due = Due()
+        if self._new_at is not None and now >= self._new_at:
+            self._take_in()
         while self._timers and self._timers[0][0] <= now:
             _, timer, hold = heappop(self._timers)
             kept = self._kept.get(hold)
@@ -128,8 +138,17 @@ class Keeper:
         rescued = renewed and kept.in_danger and now < kept.danger_at()
         if rescued:
             kept.in_danger = False
-        self._arm(kept, kept.next_moment())
+        self._arm(kept)
         return rescued
+
+    def _take_in(self) -> None:
+        for hold in self._new:
+            kept = self._kept[hold] = _Kept(hold)
+            half = hold.ttl // (2 * BEATS_PER_TTL)
+            self._plan(kept, hold.renewed + half + self._share(half))
+            self._arm(kept)
+        self._new.clear()
+        self._new_at = None
 
     def _ring(self, kept: _Kept, now: Micros, due: Due) -> None:
         hold = kept.hold
@@ -143,7 +162,7 @@ class Keeper:
             due.dangers.append(hold)
         if kept.next_beat is not None and not kept.beating and now >= kept.next_beat:
             self._beat(kept, now, due)
-        self._arm(kept, kept.next_moment())
+        self._arm(kept)
 
     def _reason(self, kept: _Kept, now: Micros) -> str:
         if not kept.hold.care.keep:
@@ -166,17 +185,19 @@ class Keeper:
         due.beats.append(kept.hold)
 
     def _plan(self, kept: _Kept, at: Micros) -> None:
-        if self._together:
-            at -= at % (kept.hold.ttl // BEATS_PER_TTL // GATHERINGS + 1)
-        kept.next_beat = None if kept.stopped(at) else at
+        grid = min(kept.hold.ttl // BEATS_PER_TTL // GRID, COARSEST) or 1
+        kept.next_beat = None if kept.stopped(at) else at - at % grid
 
-    def _arm(self, kept: _Kept, at: Micros) -> None:
+    def _arm(self, kept: _Kept) -> None:
         self._count = kept.timer = self._count + 1
-        heappush(self._timers, (at, kept.timer, kept.hold))
+        heappush(self._timers, (kept.next_moment(), kept.timer, kept.hold))
 
     def _share(self, of: Micros) -> Micros:
         """Another part of a span each time, evenly spread: the golden ratio's sequence."""
         return ((self._count * 40_503) & 0xFFFF) * of >> 16
+
+    def _many_stale_timers(self) -> bool:
+        return len(self._timers) > 2 * len(self._kept) + STALE_TIMERS
 
     def _sweep(self) -> None:
         self._timers = [

@@ -122,10 +122,11 @@ def _newer(raw: bytes | str) -> str | None:
 
 
 def last_used(record: Record) -> Micros:
-    """The store's time from which on nobody can hold or want this."""
+    """The store's time from which on nobody can hold or want this, and at which a fence
+    that starts again at the clock is larger than the one that is here."""
     parties: tuple[Holder | Waiter, ...] = (*record.holders, *record.queue)
     ends = (max(party.expires_at, record.updated_at + party.ttl) for party in parties)
-    return max((record.updated_at, *ends))
+    return max((record.updated_at, record.fence, *ends))
 
 
 def droppable_at(record: Record) -> Micros:

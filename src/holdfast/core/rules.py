@@ -57,6 +57,11 @@ Party: TypeAlias = Holder | Waiter
 Dead: TypeAlias = Callable[[Party], bool]
 
 
+def nobody(party: Party) -> bool:
+    """Nobody is dead: there is nobody."""
+    return False
+
+
 def decide(command: Command, record: Record, dead: Dead, stamp: Stamp) -> Decision:
     """What this command does to this record."""
     return _RULES[type(command)](command, record, dead, stamp)
@@ -103,6 +108,8 @@ def alive(parties: tuple[Any, ...], dead: Dead) -> tuple[Any, ...]:
 
 def without(parties: tuple[Any, ...], token: str) -> tuple[Any, ...]:
     """The parties but the one with this token."""
+    if len(parties) <= 1:
+        return () if parties and parties[0].token == token else parties
     return tuple(party for party in parties if party.token != token)
 
 

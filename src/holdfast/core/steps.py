@@ -5,10 +5,11 @@ unchanged under threads, asyncio and the simulator. How they work:
 
  1. `apply_steps` carries one command to the end: load, decide, swap. A conflict brings
     the record that is there instead, and the rules are asked again.
- 2. After an `OutcomeUnknown` it loads and looks for its own token. Every write has its
+ 2. After an `OutcomeUnknown` it loads and looks for its own token; after a second one it
+    is for the caller to try again, or to give up in time. Every write has its
     own `beat`; the deadline of a grant is that of the write that landed.
  3. What a client wrote last it remembers, so that the next swap goes without a load. A
-    remembered record is only good for a swap, which proves it; never for a refusal.
+    remembered record is only good for a swap, which proves it; never for an answer.
  4. State is changed between yields only. An interrupt may end a generator at any
     instruction: the attempt remembers what may be in the store, and `undo_steps` takes
     it out. Whoever runs steps with an attempt runs `undo_steps` if they do not succeed.
@@ -66,6 +67,8 @@ FIRST_PAUSE: Micros = 20_000
 LONGEST_PAUSE: Micros = 2 * SECOND
 # Conflicts are the progress of others; a few in a row ask for a little distance.
 CONFLICTS_AT_FULL_SPEED = 4
+# Verdicts that come with a write: if a remembered record was stale, the write will not do.
+_PROVEN_BY_SWAP = frozenset({Granted, Freed})
 
 
 # What became of a command, and the record it was about (a scripted store shows no record,
@@ -78,9 +81,7 @@ Answer: TypeAlias = tuple[Verdict, View]
 
 def look_steps(witness: Witness, key: str) -> Steps[View]:
     """Load a record and remember when."""
-    sent = yield from NOW
-    entry = yield from Load(key)
-    got = yield from NOW
+    entry, sent, got = yield from Load(key)
     return _view(witness, key, entry, sent, got)
 
 
@@ -106,6 +107,7 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
     key = attempt.key
     view = witness.recall(key)
     proven = False  # a view is proven by a reply; a recalled one only by its swap
+    unanswered = False
     conflicts = 0
     while True:
         at = witness.store_time(now)
@@ -115,22 +117,29 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             attempt.unsettled = False
             now = view.got
             at = witness.store_time(now)
-        stamp = yield from _stamp_steps(attempt, command, at)
-        dead = witness.dead(key, view.now, now)
-        decision = rules.decide(command, view.record, dead, stamp)
-        if not proven and not isinstance(decision.verdict, (Granted, Freed)):
+        beat = attempt.take_beat() or (yield from Draw(BEAT_BYTES))
+        stamp = Stamp(at, beat) if at is not None else Stamp((yield from WALL), beat, clocked=False)
+        record = view.record
+        dead = witness.dead(key, view.now, now) if record.holders or record.queue else rules.nobody
+        decision = rules.decide(command, record, dead, stamp)
+        if not proven and (
+            decision.record is None or type(decision.verdict) not in _PROVEN_BY_SWAP
+        ):
             view = None
             continue
         if decision.record is None:
             return decision.verdict, view
         touched_before = attempt.touched
-        attempt.sent[stamp.beat] = now
+        attempt.sent[beat] = now
         attempt.touched = attempt.unsettled = True
         try:
-            outcome = yield from Swap(key, view.version, decision.record, decision.wake)
+            outcome, got = yield from Swap(key, view.version, decision.record, decision.wake)
         except OutcomeUnknown:
             attempt.doubted = True
             witness.forget(key)
+            if unanswered:  # twice in a row: whoever called knows how long to go on
+                raise
+            unanswered = True
             view = None
             now = yield from NOW
             continue
@@ -138,13 +147,11 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             attempt.touched, attempt.unsettled = touched_before, False
             raise
         attempt.unsettled = False
-        got = yield from NOW
         if isinstance(outcome, Swapped):
-            witness.read_clock(outcome.now, now)
             view = View(decision.record, outcome.version, outcome.now, got)
-            witness.wrote(key, view)
+            witness.wrote(key, view, now)
             return decision.verdict, view
-        attempt.touched = touched_before
+        attempt.touched = touched_before or attempt.shows_in(outcome.entry.record)
         witness.forget(key)
         view, proven = _view(witness, key, outcome.entry, now, got), True
         now = got
@@ -154,32 +161,16 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             now = yield from NOW
 
 
-def _stamp_steps(attempt: Attempt, command: Command, at: Micros | None) -> Steps[Stamp]:
-    """What is new with this write. Without the store's time, the client's own must do."""
-    beat = "" if isinstance(command, (Free, Evict)) else (yield from _beat_steps(attempt))
-    if at is not None:
-        return Stamp(at, beat)
-    return Stamp((yield from WALL), beat, clocked=False)
-
-
-def _beat_steps(attempt: Attempt) -> Steps[str]:
-    """A nonce of its own for every write."""
-    if attempt.first_beat:
-        beat, attempt.first_beat = attempt.first_beat, ""
-        return beat
-    return (yield from Draw(BEAT_BYTES))
-
-
 def _script_steps(
     witness: Witness, attempt: Attempt, command: Command, now: Micros
 ) -> Steps[Answer]:
     """The same in one trip, where the store knows the rules itself."""
-    beat = yield from _beat_steps(attempt)
+    beat = attempt.take_beat() or (yield from Draw(BEAT_BYTES))
     touched_before = attempt.touched
     attempt.sent[beat] = now
     attempt.touched = attempt.unsettled = True
     try:
-        applied = yield from Apply(attempt.key, command, beat)
+        applied, got = yield from Apply(attempt.key, command, beat)
     except OutcomeUnknown:
         attempt.doubted = True
         raise
@@ -188,7 +179,6 @@ def _script_steps(
         raise
     attempt.unsettled = False
     witness.read_clock(applied.now, now)
-    got = yield from NOW
     return applied.verdict, View(EMPTY, applied.version, applied.now, got)
 
 
@@ -219,7 +209,7 @@ def _renewed(hold: Hold, attempt: Attempt, verdict: Verdict, got: Micros) -> Non
 
 
 def _lost(hold: Hold, why: str) -> LeaseLost:
-    return LeaseLost(f"The lease on {hold.key!r} is lost: {why}.", key=hold.key)
+    return LeaseLost(f"The lease on {hold.key!r} is lost: {why}.", key=hold.key, why=why)
 
 
 def renew_many_steps(witness: Witness, holds: Iterable[Hold]) -> Steps[list[HoldfastError | None]]:
@@ -232,8 +222,7 @@ def renew_many_steps(witness: Witness, holds: Iterable[Hold]) -> Steps[list[Hold
         beats.append((yield from _prepare_beat_steps(witness, hold, now)))
     ready = [beat for beat in beats if beat.swap is not None]
     swaps = tuple(beat.swap for beat in ready if beat.swap is not None)
-    outcomes = (yield from SwapMany(swaps)) if swaps else ()
-    got = yield from NOW
+    outcomes, got = (yield from SwapMany(swaps)) if swaps else ((), now)
     for beat, outcome in zip(ready, outcomes, strict=True):
         beat.landed(witness, outcome, now, got)
     results = []
@@ -252,8 +241,7 @@ def _renew_many_by_script_steps(
         attempt.sent[beat] = now
         beats.append((hold, attempt))
         applies.append(Apply(hold.key, attempt.command, beat))
-    outcomes = yield from ApplyMany(tuple(applies))
-    got = yield from NOW
+    outcomes, got = yield from ApplyMany(tuple(applies))
     return [
         _renewed_by_script(witness, hold, attempt, outcome, got)
         for (hold, attempt), outcome in zip(beats, outcomes, strict=True)
@@ -293,8 +281,8 @@ class _Beat:
             witness.forget(self.hold.key)
             return
         self.got = got
-        witness.read_clock(outcome.now, sent)
-        witness.wrote(self.hold.key, View(self.swap.record, outcome.version, outcome.now, got))
+        view = View(self.swap.record, outcome.version, outcome.now, got)
+        witness.wrote(self.hold.key, view, sent)
 
 
 def _prepare_beat_steps(witness: Witness, hold: Hold, now: Micros) -> Steps[_Beat]:
@@ -323,13 +311,16 @@ def _finish_beat_steps(witness: Witness, beat: _Beat) -> Steps[HoldfastError | N
     return None
 
 
-def release_steps(witness: Witness, attempt: Attempt, until: Micros) -> Steps[bool]:
+def release_steps(witness: Witness, attempt: Attempt, now: Micros, until: Micros) -> Steps[bool]:
     """Free a hold. False: there was nothing left to free.
 
     The caller has ended the hold before, so that no beat outlives the release.
     """
-    verdict, _ = yield from _insist_steps(witness, attempt, "release", until)
-    return isinstance(verdict, Freed) or attempt.doubted
+    try:
+        verdict, _ = yield from apply_steps(witness, attempt, attempt.command, now)
+    except (Unavailable, OutcomeUnknown):
+        verdict, _ = yield from _insist_steps(witness, attempt, "release", until)
+    return type(verdict) is Freed or attempt.doubted
 
 
 def undo_steps(witness: Witness, attempts: Iterable[Attempt], until: Micros) -> Steps[None]:
@@ -406,8 +397,7 @@ def evict_steps(witness: Witness, key: str, fence: int | None, until: Micros) ->
 
 
 def _replace_corrupt_steps(witness: Witness, key: str) -> Steps[None]:
-    sent = yield from NOW
-    entry = yield from Load(key)
+    entry, sent, _ = yield from Load(key)
     if entry.fault is None:
         return
     witness.read_clock(entry.now, sent)

@@ -29,14 +29,12 @@ RATE = 100
 READING_GOOD_FOR: Micros = 30 * SECOND
 
 
-def margin(ttl: Micros) -> Micros:
-    """What a holder gives up of its ttl, in case its clock is slower than the store's."""
-    return ttl // RATE + 1
-
-
 def deadline(sent: Micros, ttl: Micros) -> Micros:
-    """Until when a holder may trust a write that it sent at this moment."""
-    return sent + ttl - margin(ttl)
+    """Until when a holder may trust a write that it sent at this moment.
+
+    It gives up a little of its ttl, in case its clock is slower than the store's.
+    """
+    return sent + ttl - ttl // RATE - 1
 
 
 class Reading(Struct, frozen=True, gc=False):

@@ -16,6 +16,7 @@ from holdfast.core.validity import RATE, Reading
 REMEMBERED_KEYS = 4096
 # A look that comes too early finds the party still alive: aim a little later.
 AFTER_EXPIRY: Micros = 1000
+_NOTHING: dict[tuple[str, str], Micros] = {}
 
 
 class View(Struct, frozen=True):
@@ -57,8 +58,10 @@ class Witness:
         self._observe(key, entry.record, entry.now, got)
         return View(entry.record, entry.version, entry.now, got)
 
-    def wrote(self, key: str, view: View) -> None:
+    def wrote(self, key: str, view: View, sent: Micros) -> None:
         """A swap of ours was done: the next one can go without a load."""
+        if view.now is not None:
+            self.reading = Reading(view.now, sent)
         views = self._views
         if key not in views and len(views) >= REMEMBERED_KEYS:
             views.pop(next(iter(views), key), None)
@@ -76,7 +79,7 @@ class Witness:
 
     def dead(self, key: str, now: Interval | None, m: Micros) -> Dead:
         """Who has run out, by the store's clock or by their silence until local time `m`."""
-        silent_since = self._observed.get(key, {})
+        silent_since = self._observed.get(key, _NOTHING)
 
         def judge(party: Party) -> bool:
             if now is not None and party.expires_at:
@@ -88,7 +91,8 @@ class Witness:
     def dead_from(self, key: str, party: Party, now: Interval | None, got: Micros) -> Micros:
         """The local time at which a new look can find this party dead."""
         if now is not None and party.expires_at:
-            rest = max(0, party.expires_at - now.earliest)
+            soon = (now.latest - now.earliest) // 4  # a slow clock shows nothing new at once
+            rest = max(soon, party.expires_at - now.earliest)
             return got + rest + rest // RATE + AFTER_EXPIRY
         since = self._observed.get(key, {}).get((party.token, party.beat), got)
         return since + party.ttl + AFTER_EXPIRY

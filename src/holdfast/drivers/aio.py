@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from holdfast import clock
-from holdfast.core.contract import Applied
+from holdfast.core.contract import Applied, Entry
 from holdfast.core.effects import (
     Apply,
     ApplyMany,
@@ -26,7 +26,7 @@ from holdfast.core.effects import (
 )
 from holdfast.core.events import Event
 from holdfast.core.holds import Attempt, Hold
-from holdfast.core.records import SECOND
+from holdfast.core.records import SECOND, Micros
 from holdfast.core.steps import undo_steps
 from holdfast.core.witness import Witness
 from holdfast.drivers.threads import GRACE, local_handlers, report_leftover
@@ -50,18 +50,49 @@ class AsyncDriver:
         self._witness = witness
         self._emit = emit
         self._local = local_handlers(emit, keep)
+        self._store = store
         self._remote: dict[type, Callable[[Any], Awaitable[Any]]] = {
-            Load: lambda effect: store.load(effect.key),
-            Swap: lambda effect: store.swap(effect.key, effect.version, effect.record, effect.wake),
-            SwapMany: lambda effect: _swap_each(store, effect),
-            Apply: lambda effect: store.apply(effect.key, effect.command, effect.beat),
-            ApplyMany: lambda effect: _apply_each(store, effect),
+            Load: self._load,
+            Swap: self._swap,
+            SwapMany: self._swap_many,
+            Apply: self._apply,
+            ApplyMany: self._apply_many,
             Scan: lambda effect: store.scan(effect.prefix, effect.cursor, effect.limit),
             Wait: lambda effect: store.wait(
                 effect.key, effect.version, effect.token, effect.at_most
             ),
             Sleep: lambda effect: asyncio.sleep(effect.duration / SECOND),
         }
+
+    async def _load(self, effect: Load) -> tuple[Entry, Micros, Micros]:
+        sent = clock.monotonic()
+        return await self._store.load(effect.key), sent, clock.monotonic()
+
+    async def _swap(self, effect: Swap) -> tuple[Outcome, Micros]:
+        outcome = await self._store.swap(effect.key, effect.version, effect.record, effect.wake)
+        return outcome, clock.monotonic()
+
+    async def _swap_many(self, effect: SwapMany) -> tuple[list[Outcome | Exception], Micros]:
+        outcomes: list[Outcome | Exception] = []
+        for swap in effect.swaps:
+            try:
+                outcomes.append((await self._swap(swap))[0])
+            except Exception as trouble:
+                outcomes.append(trouble)
+        return outcomes, clock.monotonic()
+
+    async def _apply(self, effect: Apply) -> tuple[Applied, Micros]:
+        applied = await self._store.apply(effect.key, effect.command, effect.beat)
+        return applied, clock.monotonic()
+
+    async def _apply_many(self, effect: ApplyMany) -> tuple[list[Applied | Exception], Micros]:
+        outcomes: list[Applied | Exception] = []
+        for apply in effect.applies:
+            try:
+                outcomes.append((await self._apply(apply))[0])
+            except Exception as trouble:
+                outcomes.append(trouble)
+        return outcomes, clock.monotonic()
 
     async def run(self, steps: Steps[R]) -> R:
         """Run to the end. A cancellation ends the steps where they stand."""
@@ -97,23 +128,3 @@ class AsyncDriver:
             await self.run(undo_steps(self._witness, attempts, clock.monotonic() + GRACE))
         except HoldfastError as trouble:
             report_leftover(self._emit, attempts, trouble)
-
-
-async def _swap_each(store: AsyncStore, effect: SwapMany) -> list[Outcome | Exception]:
-    outcomes: list[Outcome | Exception] = []
-    for swap in effect.swaps:
-        try:
-            outcomes.append(await store.swap(swap.key, swap.version, swap.record, swap.wake))
-        except Exception as trouble:
-            outcomes.append(trouble)
-    return outcomes
-
-
-async def _apply_each(store: AsyncStore, effect: ApplyMany) -> list[Applied | Exception]:
-    applied: list[Applied | Exception] = []
-    for apply in effect.applies:
-        try:
-            applied.append(await store.apply(apply.key, apply.command, apply.beat))
-        except Exception as trouble:
-            applied.append(trouble)
-    return applied

@@ -8,10 +8,10 @@ use it too: a blocked event loop must not cost a lease.
 from __future__ import annotations
 
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from functools import partial
+from typing import Protocol
 
 from holdfast import clock
 from holdfast.core.holds import Hold, State
@@ -27,27 +27,20 @@ Beat = Callable[[Sequence[Hold]], Sequence[Exception | None]]
 
 
 class Listener(Protocol):
-    """Who is told what happens to a hold. `lease` is whatever was given to `add`."""
+    """Who is told what happens to a hold."""
 
-    def in_danger(self, hold: Hold, lease: Any) -> None: ...
-    def out_of_danger(self, hold: Hold, lease: Any) -> None: ...
-    def lost(self, hold: Hold, lease: Any) -> None: ...
-    def wanted(self, hold: Hold, lease: Any) -> None: ...
+    def in_danger(self, hold: Hold) -> None: ...
+    def out_of_danger(self, hold: Hold) -> None: ...
+    def lost(self, hold: Hold) -> None: ...
+    def wanted(self, hold: Hold) -> None: ...
     def dropped(self, hold: Hold) -> None: ...
-
-
-class _LeaseRef(weakref.ref[Any]):
-    """A lease that must not be kept alive by its keeper, and the hold it stood for."""
-
-    __slots__ = ("hold",)
-    hold: Hold
 
 
 class KeeperRunner:
     """Keeps the holds of one client alive until they are ended or lost.
 
-    It knows a lease only weakly: one that nobody refers to any more cannot be released by
-    anybody, so its renewal stops, and the ttl frees it.
+    It knows no leases. One that nobody refers to any more cannot be released by anybody:
+    then its hold is `drop`ped, its renewal stops, and the ttl frees it.
     """
 
     def __init__(
@@ -56,39 +49,40 @@ class KeeperRunner:
         self._beat = beat
         self._batch = batch
         self._listener = listener
-        self._keeper = Keeper(beats_per_second, together=batch > 1)
-        self._leases: dict[Hold, _LeaseRef] = {}
-        self._dropped: deque[_LeaseRef] = deque()  # filled by the garbage collector, without locks
+        self._keeper = Keeper(beats_per_second)
+        self._dropped: deque[Hold] = deque()
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._wakes_at: Micros | None = None
         self._pool = DaemonPool(BEAT_THREADS, "holdfast-beat")
         self._thread: threading.Thread | None = None
         self._closed = False
+        # Called by the garbage collector, at any instruction of any thread: takes no lock.
+        self.drop = self._dropped.append
 
     def __len__(self) -> int:
         return len(self._keeper)
 
-    def add(self, hold: Hold, lease: Any) -> None:
-        """Take a hold into care, on behalf of a lease."""
-        reference = _LeaseRef(lease, self._dropped.append)
-        reference.hold = hold
+    def add(self, hold: Hold) -> None:
+        """Take a hold into care."""
         with self._lock:
-            self._leases[hold] = reference
-            self._keeper.add(hold)
-            self._wake_if_sooner()
+            self._wake_by(self._keeper.add(hold))
 
     def end(self, hold: Hold, state: State, why: str = "") -> bool:
         """End a hold for good and let go of it. False: it had ended before."""
         with self._lock:
             self._keeper.discard(hold)
-            self._leases.pop(hold, None)
             return hold.end(state, why)
 
     def holds(self) -> list[Hold]:
         """All holds in care."""
         with self._lock:
             return self._keeper.holds()
+
+    def lose(self, hold: Hold, why: str) -> None:
+        """It came to light that a hold is no longer ours."""
+        if self.end(hold, "lost", why):
+            self._listener.lost(hold)
 
     def close(self) -> None:
         """Stop. What is still held is lost to this client."""
@@ -101,32 +95,25 @@ class KeeperRunner:
 
     # --- the watching thread ----------------------------------------------------------------
 
-    def _wake_if_sooner(self) -> None:
-        next_at = self._keeper.next_at()
+    def _wake_by(self, at: Micros | None) -> None:
+        """See to it that the watching thread looks at this time."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="holdfast-keeper", daemon=True)
             self._thread.start()
-        elif next_at is not None and (self._wakes_at is None or next_at < self._wakes_at):
+        elif at is not None and (self._wakes_at is None or at < self._wakes_at):
             self._changed.notify()
 
     def _watch(self) -> None:
         while True:
             with self._lock:
                 self._let_go_of_dropped()
-                due, leases = self._poll()
+                due = self._keeper.poll(clock.monotonic())
                 if not due:
                     if self._closed:
                         return
                     self._sleep()
                     continue
-            self._tell(due, leases)
-
-    def _poll(self) -> tuple[Due, dict[Hold, Any]]:
-        due = self._keeper.poll(clock.monotonic())
-        leases = {hold: self._lease(hold) for hold in (*due.dangers, *due.losses)}
-        for hold in due.losses:
-            self._leases.pop(hold, None)
-        return due, leases
+            self._tell(due)
 
     def _sleep(self) -> None:
         self._wakes_at = self._keeper.next_at()
@@ -136,25 +123,21 @@ class KeeperRunner:
             self._changed.wait(max(0, self._wakes_at - clock.monotonic()) / SECOND)
         self._wakes_at = 0  # awake: nobody needs to wake us
 
-    def _tell(self, due: Due, leases: dict[Hold, Any]) -> None:
+    def _tell(self, due: Due) -> None:
         for hold in due.losses:
-            self._listener.lost(hold, leases[hold])
+            self._listener.lost(hold)
         for start in range(0, len(due.beats), self._batch):
             batch = due.beats[start : start + self._batch]
-            self._pool.submit(lambda batch=batch: self._run_beats(batch))  # type: ignore[misc]
+            self._pool.submit(partial(self._run_beats, batch))
         for hold in due.dangers:
-            self._listener.in_danger(hold, leases[hold])
+            self._listener.in_danger(hold)
 
     def _let_go_of_dropped(self) -> None:
         while self._dropped:
-            hold = self._dropped.popleft().hold
-            if self._leases.pop(hold, None) is not None:
-                self._keeper.discard(hold)
+            hold = self._dropped.popleft()
+            self._keeper.discard(hold)
+            if hold.end("lost", "nobody kept a reference to its lease, so it is not renewed"):
                 self._listener.dropped(hold)
-
-    def _lease(self, hold: Hold) -> Any:
-        reference = self._leases.get(hold)
-        return None if reference is None else reference()
 
     # --- beats, in the pool ------------------------------------------------------------------
 
@@ -169,23 +152,12 @@ class KeeperRunner:
 
     def _beat_done(self, hold: Hold, outcome: Exception | None, was_wanted: bool) -> None:
         if isinstance(outcome, LeaseLost):
-            self.lose(hold, str(outcome))
+            self.lose(hold, outcome.why)
             return
         with self._lock:
-            lease = self._lease(hold)
             rescued = self._keeper.beat_done(hold, clock.monotonic(), renewed=outcome is None)
-            self._wake_if_sooner()
+            self._wake_by(self._keeper.next_at())
         if rescued:
-            self._listener.out_of_danger(hold, lease)
+            self._listener.out_of_danger(hold)
         if hold.wanted and not was_wanted:
-            self._listener.wanted(hold, lease)
-
-    def lose(self, hold: Hold, why: str) -> None:
-        """It came to light that a hold is no longer ours."""
-        with self._lock:
-            lease = self._lease(hold)
-            self._leases.pop(hold, None)
-            self._keeper.discard(hold)
-            lost = hold.end("lost", why)
-        if lost:
-            self._listener.lost(hold, lease)
+            self._listener.wanted(hold)

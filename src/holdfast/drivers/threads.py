@@ -8,6 +8,7 @@ from os import urandom
 from typing import Any, TypeVar
 
 from holdfast import clock
+from holdfast.core.contract import Entry
 from holdfast.core.effects import (
     Apply,
     ApplyMany,
@@ -63,13 +64,25 @@ class ThreadDriver:
     ) -> None:
         self._witness = witness
         self._emit = emit
+        monotonic = clock.monotonic
+
+        def load(effect: Load) -> tuple[Entry, Micros, Micros]:
+            sent = monotonic()
+            return store.load(effect.key), sent, monotonic()
+
         self._handlers: Handlers = {
             **local_handlers(emit, keep),
-            Load: lambda effect: store.load(effect.key),
-            Swap: lambda effect: store.swap(effect.key, effect.version, effect.record, effect.wake),
-            SwapMany: lambda effect: store.swap_many(effect.swaps),
-            Apply: lambda effect: store.apply(effect.key, effect.command, effect.beat),
-            ApplyMany: lambda effect: store.apply_many(effect.applies),
+            Load: load,
+            Swap: lambda effect: (
+                store.swap(effect.key, effect.version, effect.record, effect.wake),
+                monotonic(),
+            ),
+            SwapMany: lambda effect: (store.swap_many(effect.swaps), monotonic()),
+            Apply: lambda effect: (
+                store.apply(effect.key, effect.command, effect.beat),
+                monotonic(),
+            ),
+            ApplyMany: lambda effect: (store.apply_many(effect.applies), monotonic()),
             Scan: lambda effect: store.scan(effect.prefix, effect.cursor, effect.limit),
             Wait: lambda effect: store.wait(
                 effect.key, effect.version, effect.token, effect.at_most

@@ -82,7 +82,8 @@ class MemoryStore(RingingStore):
             else:
                 self._rows[key] = raw, self._last_version
             swapped = Swapped(self._last_version, self.now())
-        self._wakeups.wake(key, wake)
+        if wake:
+            self._wakeups.wake(key, wake)
         return swapped
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:

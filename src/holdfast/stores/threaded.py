@@ -80,16 +80,22 @@ class ThreadedStore(AsyncStore):
 
 
 async def drain(future: asyncio.Future[R], seconds: float) -> None:
-    """Wait until it is done, however often we are cancelled, but not for ever."""
+    """Wait until it is done, however often we are cancelled, but not for ever.
+
+    A cancellation that comes meanwhile goes on its way afterwards.
+    """
     loop = asyncio.get_running_loop()
     ends_at = loop.time() + seconds
+    cancelled: asyncio.CancelledError | None = None
     while not future.done() and loop.time() < ends_at:
         try:
             await asyncio.wait({future}, timeout=ends_at - loop.time())
-        except asyncio.CancelledError:
-            continue  # the first one is on its way up already
+        except asyncio.CancelledError as exc:
+            cancelled = exc
     if future.done() and not future.cancelled():
         future.exception()  # looked at, so that asyncio does not complain about it
+    if cancelled is not None:
+        raise cancelled
 
 
 async def wait_for_ring(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from msgspec import Struct
 
@@ -35,6 +34,8 @@ class StoreURL(Struct, frozen=True, repr_omit_defaults=True):
 
 def parse(text: str) -> StoreURL:
     """Take a URL apart, or say what is wrong with it."""
+    from urllib.parse import parse_qsl, unquote, urlsplit
+
     scheme, colon, _ = text.partition(":")
     if not colon or not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9+.-]*", scheme):
         raise BadURL(
@@ -50,17 +51,13 @@ def parse(text: str) -> StoreURL:
             text=text,
             host=hosts if several else parts.hostname or "",
             port=None if several else parts.port,
-            user=_unquoted(parts.username),
-            password=_unquoted(parts.password),
+            user=unquote(parts.username) if parts.username else None,
+            password=unquote(parts.password) if parts.password else None,
             path=unquote(parts.path),
             options=dict(parse_qsl(parts.query, keep_blank_values=True)),
         )
     except ValueError as exc:
         raise BadURL(f"{redact(text)!r} is not a store URL: {exc}") from None
-
-
-def _unquoted(text: str | None) -> str | None:
-    return None if text is None else unquote(text)
 
 
 def redact(text: Any) -> str:

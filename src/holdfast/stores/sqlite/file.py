@@ -25,6 +25,8 @@ from holdfast.stores.queries import read_queries
 
 APPLICATION_ID = 0x484F4C44  # "HOLD", in the file's header
 SCHEMA = 1
+# A checkpoint waits for the disk, so there is one in a few thousand writes (16 MiB).
+CHECKPOINT_PAGES = 4000
 SQL = read_queries(Path(__file__).with_name("queries.sql"))
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
@@ -44,6 +46,7 @@ class Connection:
         except sqlite3.Error as exc:
             raise self.trouble(exc, writing=False) from exc
         self.run("PRAGMA synchronous = NORMAL")
+        self.run(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
 
     def run(
         self, sql: str, values: tuple[Any, ...] = (), *, writing: bool = False
@@ -155,16 +158,17 @@ class Clock:
     """
 
     def __init__(self, connection: Connection) -> None:
-        self._offset: Micros | None = None
+        self._offset: Micros = 0
+        self._read = clock.wall
         boot = _boot_id()
         if boot is not None:
-            self._offset = _known_offset(connection, boot)
-            if self._offset is None:
-                self._offset = _set_offset(connection, boot)
+            offset = _known_offset(connection, boot)
+            self._offset = _set_offset(connection, boot) if offset is None else offset
+            self._read = clock.monotonic
 
     def now(self) -> Micros:
         """The store's time."""
-        return clock.wall() if self._offset is None else self._offset + clock.monotonic()
+        return self._offset + self._read()
 
 
 def _boot_id() -> str | None:

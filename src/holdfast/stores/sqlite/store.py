@@ -85,14 +85,16 @@ class SQLiteStore(RingingStore):
         raw = None if record is None else encode(record).decode()
         with self._lock:
             now = self._clock.now()
-            self._check_file(now)
-            written = max(now, (version or 0) + 1)
+            if not 0 <= now - self._checked_at < FILE_CHECKED_FOR:
+                self._check_file(now)
+            written = now if version is None or now > version else version + 1
             sql, values = _statement(key, version, raw, written, wake)
             if self._connection.run(sql, values, writing=True).rowcount != 1:
                 return Conflict(self._load(key))
-            swapped = Swapped(None if raw is None else written, self._now())
-        self._watch.sleepers.wake(key, wake)
-        return swapped
+            after = self._clock.now()
+        if wake:
+            self._watch.sleepers.wake(key, wake)
+        return Swapped(None if raw is None else written, Interval(after, after))
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
         """One SELECT on the primary key."""
@@ -139,9 +141,7 @@ class SQLiteStore(RingingStore):
 
     def _check_file(self, now: Micros) -> None:
         # An open file lives on after its name is gone, and with it a second world of locks.
-        # Asking the system costs as much as a third of a swap, so it is not asked each time.
-        if now < self._checked_at + FILE_CHECKED_FOR and now >= self._checked_at:
-            return
+        # Asking the system costs a third of a swap, so swaps do not ask each time.
         if identity(self.path) != self._identity:
             raise Misconfigured(
                 f"{self.path} was deleted or replaced while it was in use: connect again."

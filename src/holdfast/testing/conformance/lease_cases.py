@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast.core.contract import Conflict
+from holdfast.core.records import SECOND, Waiter
 from holdfast.errors import (
     AcquireTimeout,
     BadTicket,
@@ -324,10 +328,8 @@ async def waiter_who_gives_up_leaves_the_queue(world: World) -> None:
     """A queued claim that times out leaves no place behind."""
     a, b, key = world.locks("a"), world.locks("b"), world.key()
     lease = await a.acquire(key, ttl=60)
-    try:
+    with suppress(AcquireTimeout):
         await b.acquire(key, fair=True, timeout=0.2, ttl=60)
-    except AcquireTimeout:
-        pass
     assert (await a.show(key)).waiters == ()
     await lease.release()
     async with a.acquire(key, timeout=0):
@@ -339,19 +341,14 @@ async def dead_waiter_drops_out(world: World) -> None:
     """A queued claim whose client vanished holds nobody up for longer than its ttl."""
     a, b, key = world.locks("a"), world.locks("b"), world.key()
     lease = await a.acquire(key, ttl=60)
-    store = world.store()
-    from holdfast.core.records import Waiter
-
-    for _ in range(50):
+    store, patience = world.store(), round(world.ttl * SECOND)
+    swapped = False
+    while not swapped:
         entry = store.load(key)
         at = entry.now.latest if entry.now is not None else 0
-        expires_at = at + round(world.ttl * 1e6) if at else 0
-        dead = Waiter("ghost", "ghost", "exclusive", round(world.ttl * 1e6), at, expires_at, "x")
-        from msgspec.structs import replace
-
-        outcome = store.swap(key, entry.version, replace(entry.record, queue=(dead,)))
-        if not isinstance(outcome, Conflict):
-            break
+        ghost = Waiter("g", "ghost", "exclusive", patience, at, at and at + patience, "x")
+        record = replace(entry.record, queue=(ghost,))
+        swapped = not isinstance(store.swap(key, entry.version, record), Conflict)
     await lease.release()
     await refused(b, key)
     async with asyncio.timeout(world.ttl * 5 + 20):

@@ -11,6 +11,7 @@ from holdfast.testing.conformance.lease_cases import refused
 from holdfast.testing.conformance.world import World, case
 from holdfast.testing.faults import FAULTS, Fault
 
+AFTER: tuple[tuple[Fault, ...], ...] = ((), ("fine",), ("fine", "fine"))
 PASSING: tuple[Fault, ...] = tuple(fault for fault in FAULTS if fault != "hang")
 
 
@@ -22,7 +23,7 @@ async def acquire_bears_any_single_fault(world: World) -> None:
         for fault in PASSING:
             key = world.key(f"{position}-{fault}")
             a, store = world.faulty("a")
-            store.plan(*["fine"] * position, fault)
+            store.plan(*AFTER[position], fault)
             lease = await a.acquire(key, timeout=20)
             assert lease.held
             assert lease.remaining() <= world.ttl
@@ -41,7 +42,7 @@ async def release_bears_any_single_fault(world: World) -> None:
             key = world.key(f"{position}-{fault}")
             a, store = world.faulty("a")
             lease = await a.acquire(key, ttl=60)
-            store.plan(*["fine"] * position, fault)
+            store.plan(*AFTER[position], fault)
             assert await lease.release() is True, (position, fault)
             async with b.acquire(key, timeout=0):
                 pass
@@ -92,7 +93,7 @@ async def late_write_does_not_free_or_take(world: World) -> None:
         captured.append(Swap(*args))
         return real(*args)
 
-    inner.swap = capture  # type: ignore[method-assign]
+    inner.swap = capture  # type: ignore[assignment,method-assign]
     if world.facts.scripted:
         return
     lease = await a.acquire(key, ttl=60)
@@ -128,7 +129,11 @@ async def store_that_stays_away_is_reported(world: World) -> None:
     """A try, and a wait that runs out, say that the store is to blame, and how sure it is."""
     key = world.key()
     a, store = world.faulty("a")
-    for fault, kind in (("refuse", Unavailable), ("lose request", OutcomeUnknown)):
+    blamed: dict[Fault, type[Exception]] = {
+        "refuse": Unavailable,
+        "lose request": OutcomeUnknown,
+    }
+    for fault, kind in blamed.items():
         store.plan(then=fault)
         for timeout in (0, 0.2):
             try:

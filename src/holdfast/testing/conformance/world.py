@@ -26,7 +26,7 @@ CASES: dict[str, Case] = {}
 
 def case(function: Case) -> Case:
     """Register a case under its name."""
-    name = function.__name__  # type: ignore[attr-defined]
+    name = function.__name__
     assert name not in CASES, f"two cases are called {name}"
     CASES[name] = function
     return function

@@ -1,0 +1,1 @@
+"""Measured side by side, in one run: `make bench`, or `python -m benchmarks [NAME …]`."""

@@ -1,0 +1,109 @@
+"""The command that `run` protects: a process that leads a process group of its own.
+
+The group is what is signalled, so that a shell's children hear it too. The leader's number
+cannot be given to another process while the group has members, even after it was reaped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from holdfast.cli import codes
+
+_PR_SET_PDEATHSIG = 1
+
+
+class CannotRun(Exception):
+    """The command cannot be started; the code says why, as shells do."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def check_command(name: str) -> None:
+    """Raise unless there is such a command: better now than after a long wait."""
+    if shutil.which(name) is not None:
+        return
+    if os.sep in name and os.path.lexists(name):
+        raise CannotRun(f"{name}: cannot be executed", codes.NOT_EXECUTABLE)
+    raise CannotRun(f"{name}: command not found", codes.NOT_FOUND)
+
+
+class Child:
+    """A running command. Start it from the main thread: its end ends the command too."""
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
+        try:
+            self._process = subprocess.Popen(
+                command, env=env, process_group=0, preexec_fn=_die_with_parent()
+            )
+        except FileNotFoundError as exc:
+            raise CannotRun(f"{command[0]}: {exc.strerror}", codes.NOT_FOUND) from exc
+        except OSError as exc:
+            raise CannotRun(f"{command[0]}: {exc.strerror}", codes.NOT_EXECUTABLE) from exc
+        self.pid = self._process.pid
+        self.signalled: int | None = None  # the signal that ended it
+        self.code: int | None = None  # its exit code, once it has one
+
+    def signal(self, signum: int) -> None:
+        """Send a signal to the whole group."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signum)
+
+    def poll(self) -> int | None:
+        """See what became of it: sets `code` when it ended; the signal that stopped it."""
+        if self.code is not None:
+            return None
+        pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
+        if pid == 0:
+            return None
+        if os.WIFSTOPPED(status):
+            return os.WSTOPSIG(status)
+        code = os.waitstatus_to_exitcode(status)
+        self._process.returncode = code  # reaped: Popen need not look for it
+        if code < 0:
+            self.signalled = -code
+        self.code = codes.SIGNALLED - code if code < 0 else code
+        return None
+
+    def gone(self) -> bool:
+        """Whether nobody of the whole group is left."""
+        if self.code is None:
+            return False
+        try:
+            os.killpg(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            return False
+        return False
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    """Linux: let the command get SIGTERM when this process dies, even of `kill -9`.
+
+    What runs between fork and exec only makes two calls that were looked up before.
+    """
+    if sys.platform != "linux":
+        return None
+    import ctypes
+
+    try:
+        prctl = ctypes.CDLL(None).prctl
+    except (OSError, AttributeError):
+        return None
+    parent, sigterm = os.getpid(), int(signal.SIGTERM)
+
+    def ask_the_kernel() -> None:
+        prctl(_PR_SET_PDEATHSIG, sigterm, 0, 0, 0)
+        if os.getppid() != parent:  # it died before we asked
+            os._exit(codes.SIGNALLED + sigterm)
+
+    return ask_the_kernel

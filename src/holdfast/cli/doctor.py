@@ -1,0 +1,258 @@
+"""`holdfast doctor`: is this store fit for locks, from here, with these permissions?"""
+
+from __future__ import annotations
+
+import platform
+import secrets
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import click
+import msgspec
+from msgspec import Struct
+
+from holdfast import __version__, clock
+from holdfast.cli import codes
+from holdfast.cli.app import connected
+from holdfast.cli.params import as_json, option, shared
+from holdfast.cli.session import Session
+from holdfast.core.contract import Facts, Interval, Swapped
+from holdfast.core.records import SECOND, Record
+from holdfast.errors import HoldfastError, OutcomeUnknown
+from holdfast.stores.base import Store
+from holdfast.stores.url import redact
+from holdfast.sync import Locks
+
+SCRATCH = "holdfast:doctor:"
+# Whoever's clock is so far off should know, though no lock depends on it.
+MUCH_OFFSET_S = 5.0
+
+
+class Trips(Struct, frozen=True):
+    """How long round trips took, in milliseconds."""
+
+    least: float
+    median: float
+    most: float
+
+
+class Check(Struct, frozen=True):
+    """One thing that was tried."""
+
+    name: str
+    ok: bool
+    detail: str = ""
+    trips_ms: Trips | None = None
+
+
+class Report(Struct, frozen=True):
+    """Everything that was found out."""
+
+    ok: bool
+    holdfast: str
+    python: str
+    platform: str
+    url: str
+    checks: tuple[Check, ...]
+    clock_offset_s: float | None = None  # the store's clock minus this machine's
+    facts: Facts | None = None
+
+
+@click.command()
+@option("--trips", type=click.IntRange(1, 10_000), default=20, help="How often to measure.")
+@as_json("One JSON object.")
+@shared
+@click.pass_context
+def doctor(ctx: click.Context, trips: int, json: bool) -> int:
+    """Examine the store: round trips, clock, permissions, and what it guarantees.
+
+    Works on a scratch key of its own and removes it.
+    """
+    from holdfast.cli.render import print_json
+
+    report = examine(connected(ctx), trips)
+    if json:
+        print_json(report)
+    else:
+        _print(report)
+    return codes.OK if report.ok else codes.STORE
+
+
+def examine(session: Session, trips: int) -> Report:
+    """Try everything that locks need."""
+    started = time.perf_counter()
+    try:
+        store = session.store()
+    except HoldfastError as trouble:
+        return _report(session, [Check("connect", False, _words(trouble))])
+    checks = [Check("connect", True, trips_ms=_trips([_ms_since(started)]))]
+    try:
+        patient = Examination(store, trips)
+        checks += patient.checks()
+        return _report(session, checks, patient.clock_offset(), store.facts)
+    finally:
+        store.close()
+
+
+def _report(
+    session: Session,
+    checks: list[Check],
+    clock_offset_s: float | None = None,
+    facts: Facts | None = None,
+) -> Report:
+    return Report(
+        all(check.ok for check in checks),
+        __version__,
+        platform.python_version(),
+        platform.platform(),
+        session.shown_url,
+        tuple(checks),
+        clock_offset_s,
+        facts,
+    )
+
+
+class Examination:
+    """What is tried on one store."""
+
+    def __init__(self, store: Store, trips: int) -> None:
+        self._store = store
+        self._trips = trips
+        self._key = SCRATCH + secrets.token_hex(8)
+        self._version: Any = None
+
+    def checks(self) -> list[Check]:
+        """Read, write, list, a whole lease, and clean up, in this order."""
+        made = [
+            self._try("read", self._load, self._trips),
+            self._try("write", self._swap, self._trips),
+            self._try("list", self._scan, 1),
+            self._try("lease", self._lease, 1),
+        ]
+        if self._version is not None:
+            made.append(self._try("delete", self._delete, 1))
+        return made
+
+    def clock_offset(self) -> float | None:
+        """By how much the store's clock is ahead of ours; None: it has none, or no answer."""
+        sent = clock.wall()
+        try:
+            now = self._store.load(self._key).now
+        except HoldfastError:
+            return None
+        return None if now is None else _middle(now) - (sent + clock.wall()) / 2 / SECOND
+
+    def _try(self, name: str, action: Callable[[], str], times: int) -> Check:
+        took, detail = [], ""
+        try:
+            for _ in range(times):
+                started = time.perf_counter()
+                detail = action()
+                took.append(_ms_since(started))
+        except HoldfastError as trouble:
+            return Check(name, False, _words(trouble))
+        return Check(name, True, detail, _trips(took))
+
+    def _load(self) -> str:
+        self._store.load(self._key)
+        return ""
+
+    def _swap(self) -> str:
+        at = clock.wall()
+        outcome = self._store.swap(self._key, self._version, Record(fence=at, updated_at=at))
+        if not isinstance(outcome, Swapped):
+            raise OutcomeUnknown("Somebody else wrote to the scratch key.")
+        self._version = outcome.version
+        return ""
+
+    def _scan(self) -> str:
+        page = self._store.scan(SCRATCH, None, 1)
+        return "" if page.entries or self._version is None else "the scratch key was not listed"
+
+    def _lease(self) -> str:
+        locks = Locks(self._store, ttl=60.0, store_patience=1.0)
+        key = f"{self._key}:lease"
+        with locks.acquire(key, timeout=5.0) as lease:
+            lease.renew()
+        self._forget(key)
+        return "acquire, renew, release"
+
+    def _delete(self) -> str:
+        self._forget(self._key)
+        return ""
+
+    def _forget(self, key: str) -> None:
+        entry = self._store.load(key)
+        if entry.version is not None:
+            self._store.swap(key, entry.version, None)
+
+
+def _middle(now: Interval) -> float:
+    return (now.earliest + now.latest) / 2 / SECOND
+
+
+def _ms_since(started: float) -> float:
+    return (time.perf_counter() - started) * 1000
+
+
+def _trips(took: list[float]) -> Trips:
+    least, median, most = min(took), statistics.median(took), max(took)
+    return Trips(round(least, 3), round(median, 3), round(most, 3))
+
+
+def _words(trouble: HoldfastError) -> str:
+    return redact(" ".join(str(trouble).split()))
+
+
+# --- for people ---------------------------------------------------------------------------
+
+
+def _print(report: Report) -> None:
+    from holdfast.cli.render import console, new_table, plain
+
+    out = console()
+    out.print(plain(f"holdfast {report.holdfast}, Python {report.python}, {report.platform}"))
+    out.print(plain(report.url, "bold"))
+    table = new_table("Check", "", "Median", "Least", "Most", "")
+    for check in report.checks:
+        mark = plain("ok", "green") if check.ok else plain("FAILED", "bold red")
+        table.add_row(check.name, mark, *_times(check.trips_ms), plain(check.detail))
+    out.print(table)
+    out.print(plain(_clock_words(report.clock_offset_s)))
+    if report.facts is not None:
+        out.print(_facts_table(report.facts))
+
+
+def _times(trips: Trips | None) -> tuple[str, ...]:
+    if trips is None:
+        return "", "", ""
+    return f"{trips.median:.2f} ms", f"{trips.least:.2f} ms", f"{trips.most:.2f} ms"
+
+
+def _clock_words(offset: float | None) -> str:
+    if offset is None:
+        return "Clock: the store has none that could be read."
+    words = f"Clock: the store's is {abs(offset):.3f} s {'ahead of' if offset > 0 else 'behind'}"
+    advice = " Check both." if abs(offset) > MUCH_OFFSET_S else ""
+    return f"{words} this machine's; only the store's counts.{advice}"
+
+
+def _facts_table(facts: Facts) -> Any:
+    from holdfast.cli.render import new_table, plain
+
+    table = new_table("Fact", "")
+    for name, value in msgspec.to_builtins(facts).items():
+        if name == "caveats":
+            continue
+        table.add_row(name.replace("_", " "), plain(_word(value)))
+    for caveat in facts.caveats:
+        table.add_row("mind", plain(caveat, "yellow"))
+    return table
+
+
+def _word(value: Any) -> str:
+    if value is None:
+        return "no limit"
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

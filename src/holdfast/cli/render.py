@@ -1,0 +1,155 @@
+"""Locks for people: tables, and words for times. For programs: JSON, one value per line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, TypeVar
+
+import click
+import msgspec
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from holdfast.cli.session import printable
+from holdfast.core.records import SECOND
+from holdfast.observe.log import duration
+from holdfast.views import HolderInfo, LockInfo, WaiterInfo
+
+T = TypeVar("T")
+
+# A listing for people comes in tables of this many locks, so that it streams.
+ROWS = 200
+# Piped into another program nothing is folded or cut.
+WIDE = 10_000
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON, at once."""
+    click.echo(msgspec.json.encode(value))
+
+
+def console() -> Console:
+    """Where tables go."""
+    shown = Console(highlight=False)
+    return shown if shown.is_terminal else Console(highlight=False, width=WIDE)
+
+
+def new_table(*columns: str, title: str | None = None) -> Table:
+    """An empty table in the style of all our tables."""
+    table = Table(
+        *columns,
+        box=box.SIMPLE_HEAD,
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        pad_edge=False,
+    )
+    for column in table.columns:
+        column.overflow = "fold"
+    return table
+
+
+def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """The items, so many at a time."""
+    rest = iter(items)
+    while chunk := list(islice(rest, size)):
+        yield chunk
+
+
+# --- locks --------------------------------------------------------------------------------
+
+
+def lock_table(locks: Iterable[LockInfo]) -> Table:
+    """One line for each holder."""
+    table = new_table("Key", "Held by", "Mode", "Fence", "Since", "Runs out in", "Waiting")
+    for lock in locks:
+        for row in _rows(lock):
+            table.add_row(*row)
+    return table
+
+
+def _rows(lock: LockInfo) -> Iterator[list[Text]]:
+    key, waiting = plain(lock.key), plain(str(len(lock.waiters) or ""))
+    if lock.fault is not None:
+        yield [key, plain(f"unreadable: {lock.fault}", "red")]
+    elif not lock.holders:
+        fence = plain(str(lock.fence))
+        yield [key, plain("free", "dim"), plain(), fence, plain(), plain(), waiting]
+    for holder in lock.holders:
+        yield [key, *_holder_cells(holder), waiting]
+
+
+def lock_page(lock: LockInfo) -> Iterator[RenderableType]:
+    """Everything about one lock."""
+    yield Text.assemble((printable(lock.key), "bold"), ("  " + state_of(lock)))
+    if lock.holders:
+        table = new_table("Held by", "Mode", "Fence", "Since", "Runs out in", "Note")
+        for holder in lock.holders:
+            table.add_row(*_holder_cells(holder), plain(note_text(holder)))
+        yield table
+    if lock.waiters:
+        table = new_table("Turn", "Waiting", "Mode", "Since")
+        for turn, waiter in enumerate(lock.waiters, 1):
+            mode, since = plain(mode_of(waiter)), plain(time_of(waiter.since))
+            table.add_row(str(turn), plain(waiter.owner), mode, since)
+        yield table
+
+
+def state_of(lock: LockInfo) -> str:
+    """A lock in a word or two."""
+    if lock.fault is not None:
+        return f"unreadable: {lock.fault}"
+    waiting = f", {len(lock.waiters)} waiting" if lock.waiters else ""
+    if not lock.holders:
+        return f"free (last fence {lock.fence}){waiting}" if lock.fence else f"free{waiting}"
+    return f"held{waiting}"
+
+
+def holder_line(holder: HolderInfo) -> str:
+    """A holder in one line."""
+    since = time_of(holder.acquired_at)
+    return f"{holder.owner} ({mode_of(holder)}, fence {holder.fence}, since {since})"
+
+
+def _holder_cells(holder: HolderInfo) -> list[Text]:
+    owner = plain(holder.owner)
+    if holder.offered:
+        owner.append(" (handed over, not yet taken)", "yellow")
+    left = "" if holder.remaining is None else span(holder.remaining)
+    cells = (mode_of(holder), str(holder.fence), time_of(holder.acquired_at), left)
+    return [owner, *map(plain, cells)]
+
+
+# --- words --------------------------------------------------------------------------------
+
+
+def plain(text: str = "", style: str = "") -> Text:
+    """Text by others, as it is."""
+    return Text(printable(text), style)
+
+
+def span(seconds: float) -> str:
+    """A span of time."""
+    return duration(round(seconds * SECOND))
+
+
+def mode_of(party: HolderInfo | WaiterInfo) -> str:
+    """The mode, with the number of permits if they are counted."""
+    return f"one of {party.limit}" if party.limit is not None else party.mode
+
+
+def note_text(holder: HolderInfo) -> str:
+    """The note as name=value pairs."""
+    return ", ".join(f"{name}={value}" for name, value in holder.note.items())
+
+
+def time_of(at: datetime) -> str:
+    """A time in this machine's zone; without the day if that is today."""
+    local = at.astimezone()
+    today = datetime.now(UTC).astimezone().date()
+    return local.strftime("%H:%M:%S" if local.date() == today else "%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,116 @@
+"""`holdfast evict`, `purge` and `setup`: what operators do to a store."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from holdfast.cli import codes
+from holdfast.cli.app import connected
+from holdfast.cli.params import DURATION, PREFIX, as_json, option, shared
+from holdfast.cli.session import tell
+from holdfast.cli.terminal import is_terminal
+from holdfast.errors import CorruptRecord
+from holdfast.sync import Locks
+from holdfast.views import HolderInfo
+
+# No grant has this fence: evicting it throws out nobody, but mends an unreadable record.
+NOBODYS_FENCE = 0
+
+
+@click.command()
+@click.argument("key")
+@option("--fence", type=int, help="Only the holder with this fence.")
+@option("-y", "--yes", is_flag=True, help="Do not ask.")
+@as_json("One JSON object per line and evicted holder.")
+@shared
+@click.pass_context
+def evict(ctx: click.Context, key: str, fence: int | None, yes: bool, json: bool) -> int:
+    """Throw out whoever holds the lock KEY.
+
+    They learn it when they next renew, and may write until then: what they write carries an
+    older fence. A record that cannot be read is replaced by an empty one.
+
+    Only holders that were shown are thrown out, not one who came meanwhile.
+    """
+    from holdfast.cli.render import holder_line, print_json
+
+    with connected(ctx).locks() as locks:
+        try:
+            holders = _holders(locks, key, fence)
+        except CorruptRecord as corrupt:
+            return _mend(locks, key, yes, corrupt)
+        if not holders:
+            which = "" if fence is None else f" with the fence {fence}"
+            tell(f"nobody holds {key!r}{which}")
+            return codes.NO
+        for holder in holders:
+            tell(f"{key!r} is held by {holder_line(holder)}")
+        if not _agreed(yes, "Throw them out?" if len(holders) > 1 else "Throw it out?"):
+            return codes.NO
+        evicted = [out for one in holders for out in locks.evict(key, fence=one.fence)]
+    for holder in evicted:
+        if json:
+            print_json(holder)
+        else:
+            tell(f"evicted {holder_line(holder)}")
+    if not evicted:
+        tell("it was released meanwhile")
+    return codes.OK if evicted else codes.NO
+
+
+def _holders(locks: Locks, key: str, fence: int | None) -> list[HolderInfo]:
+    holders = locks.show(key).holders
+    return [holder for holder in holders if fence is None or holder.fence == fence]
+
+
+def _mend(locks: Locks, key: str, yes: bool, corrupt: CorruptRecord) -> int:
+    tell(str(corrupt))
+    if not _agreed(yes, "Replace it? Whoever holds the lock loses it."):
+        return codes.NO
+    locks.evict(key, fence=NOBODYS_FENCE)
+    tell(f"the record of {key!r} is empty now")
+    return codes.OK
+
+
+def _agreed(yes: bool, question: str) -> bool:
+    if yes:
+        return True
+    if not is_terminal(sys.stdin):
+        tell("there is nobody to ask: say --yes")
+        return False
+    return click.confirm(question, err=True)
+
+
+@click.command()
+@click.argument("prefix", type=PREFIX, default="")
+@option("--older-than", type=DURATION, default="1d", help="How long it must have been unused.")
+@as_json("One JSON object with the number.")
+@shared
+@click.pass_context
+def purge(ctx: click.Context, prefix: str, older_than: float, json: bool) -> None:
+    """Drop the records of locks under PREFIX that nobody has used for a while.
+
+    A record stays after its lock was released so that the fence goes on growing; after a
+    day the clock has taken care of that.
+    """
+    from holdfast.cli.render import print_json
+
+    with connected(ctx).locks() as locks:
+        dropped = locks.purge(prefix, older_than=older_than)
+    if json:
+        print_json({"dropped": dropped})
+    else:
+        click.echo(f"Dropped {dropped} record{'' if dropped == 1 else 's'}.")
+
+
+@click.command()
+@shared
+@click.pass_context
+def setup(ctx: click.Context) -> None:
+    """Create what the store needs: a file, a table, a script. Harmless to repeat."""
+    session = connected(ctx)
+    with session.locks() as locks:
+        locks.setup()
+        click.echo(f"The {locks.facts.name} store at {session.shown_url} is ready.")

@@ -1,0 +1,111 @@
+"""One call of the command line: which store it is about, and how it speaks to people."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from holdfast.stores.url import redact
+
+if TYPE_CHECKING:
+    from holdfast.core.events import Event
+    from holdfast.places import Place
+    from holdfast.stores.base import Store
+    from holdfast.sync import Locks
+
+
+class Session:
+    """What the shared options said."""
+
+    def __init__(self) -> None:
+        self.url: str | None = None
+        self.verbose = False
+
+    @property
+    def place(self) -> Place:
+        """What to connect to."""
+        from holdfast.places import DEFAULT
+
+        return DEFAULT if self.url is None else self.url
+
+    @property
+    def full_url(self) -> str:
+        """The store's URL for another process in another folder. May have a password."""
+        from holdfast.places import embedded_path
+
+        if self.url is None:
+            return _file_url(embedded_path())
+        scheme, _, rest = self.url.partition(":")
+        if scheme.lower() != "sqlite" or rest.startswith("/"):
+            return self.url
+        path, mark, options = rest.partition("?")
+        return f"sqlite://{quote(str(Path.cwd()))}/{path}{mark}{options}"
+
+    @property
+    def shown_url(self) -> str:
+        """The store's URL for people."""
+        return redact(self.full_url)
+
+    def store(self) -> Store:
+        """Open the store by itself."""
+        from holdfast.places import open_place
+
+        return open_place(self.place, {})
+
+    def locks(self, on_event: Callable[[Event], None] | None = None) -> Locks:
+        """Open the store's locks."""
+        from holdfast.sync import connect
+
+        return connect(self.place, on_event=on_event)
+
+
+def _file_url(path: Path) -> str:
+    return f"sqlite://{quote(str(path.absolute()))}"
+
+
+def tell(message: str) -> None:
+    """One line to the person at the terminal. Whether anybody reads it must not matter."""
+    if sys.stderr is None:
+        return
+    with suppress(OSError, ValueError):
+        sys.stderr.write(f"holdfast: {printable(redact(message))}\n")  # in one piece
+        sys.stderr.flush()
+
+
+def printable(text: str) -> str:
+    """Text by others, without what could move the cursor or forge a line."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def quiet_library() -> None:
+    """The commands report for themselves; a warning becomes one line."""
+    logger = logging.getLogger("holdfast")
+    logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+    warnings.showwarning = _show_warning
+
+
+def show_log() -> None:
+    """`--verbose`: what the library logs, in its own words."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(message)s"))
+    logger = logging.getLogger("holdfast")
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+
+
+class _Lines(logging.Formatter):
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return printable(super().formatMessage(record))
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    tell(f"warning: {message}")

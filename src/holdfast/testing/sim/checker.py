@@ -1,0 +1,53 @@
+"""What a checker is: it is told what happens, and raises `Violation` when a rule is broken."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from holdfast.testing.sim.ledger import Belief, Landing
+    from holdfast.testing.sim.ops import Op
+    from holdfast.testing.sim.world import World
+
+HOOKS: Final = ("begun", "extended", "looked", "ended", "op_done", "landed", "finished")
+
+
+class Violation(Exception):
+    """A rule was broken."""
+
+    def __init__(self, rule: str, what: str) -> None:
+        super().__init__(f"{rule}: {what}")
+        self.rule = rule
+        self.what = what
+
+
+class Checker:
+    """Watches over one rule. It overrides what it wants to be told; the rest costs nothing."""
+
+    rule: str
+    world: World
+
+    def broken(self, what: str) -> Violation:
+        """The exception to raise."""
+        return Violation(self.rule, what)
+
+    def begun(self, belief: Belief) -> None:
+        """A party was given a lease."""
+
+    def extended(self, belief: Belief) -> None:
+        """A renewal went through, as its party sees it."""
+
+    def looked(self, belief: Belief, valid: bool) -> None:
+        """A party looked whether it still holds."""
+
+    def ended(self, belief: Belief, how: str) -> None:
+        """A belief is over."""
+
+    def op_done(self, op: Op) -> None:
+        """An operation came back to its caller."""
+
+    def landed(self, landing: Landing) -> None:
+        """A write was carried out by the store."""
+
+    def finished(self) -> None:
+        """The world has come to its end."""

@@ -1,0 +1,54 @@
+"""Rule 5: fences only grow, per key, whatever happens to the record.
+
+On a store that compares versions: every grant that lands has a larger fence than anything
+that landed before on its key, also before a deletion or a failover; an eviction raises it.
+Only an offered grant keeps its number until somebody takes it.
+
+On a store where the last writer wins there is no order of writes to go by. What is left:
+a lease that was asked for clearly later than another was given has the larger fence.
+"""
+
+from __future__ import annotations
+
+from holdfast.testing.sim.checker import Checker
+from holdfast.testing.sim.ledger import Belief, Landing
+
+
+class Fences(Checker):
+    """Remembers the largest fence of each key."""
+
+    rule = "fences-grow"
+
+    def __init__(self) -> None:
+        self._largest: dict[str, int] = {}
+        self._given: dict[str, list[tuple[int, int]]] = {}  # when, and which
+
+    def landed(self, landing: Landing) -> None:
+        if not self.world.plan.kind.compares or landing.deleted:
+            return
+        key, after = landing.key, landing.after
+        largest = self._largest.get(key, 0)
+        for holder in landing.joined:
+            if not holder.offered and holder.fence <= largest:
+                raise self.broken(f"a grant on {key} got {holder.fence}, after {largest}")
+            if holder.offered and holder.fence not in {h.fence for h in landing.left}:
+                raise self.broken(f"an offered grant on {key} changed its fence")
+        if landing.op.kind == "evict" and landing.left and after.fence <= largest:
+            raise self.broken(f"an eviction on {key} left the fence at {after.fence}")
+        if after.fence < landing.before.fence:
+            raise self.broken(f"the record of {key} fell from {landing.before.fence}")
+        for holder in after.holders:
+            if holder.fence > after.fence:
+                raise self.broken(f"a grant on {key} is above its record's fence")
+        self._largest[key] = max(largest, after.fence)
+
+    def begun(self, belief: Belief) -> None:
+        hold = belief.hold
+        if self.world.plan.kind.compares or belief.op.kind == "join":
+            return
+        given = self._given.setdefault(hold.key, [])
+        clearly_before = belief.op.started - self.world.plan.clock_reach
+        for when, fence in given:
+            if when < clearly_before and fence >= hold.fence:
+                raise self.broken(f"{belief} got {hold.fence}, long after {fence} was given")
+        given.append((self.world.t, hold.fence))

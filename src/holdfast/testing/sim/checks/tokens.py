@@ -1,0 +1,61 @@
+"""Rule 6: only the token frees, renews or hands over. An operator can evict; time can end.
+
+Whenever a write takes a holder out of a record, changes it or lets it in, it must be the
+work of somebody who knows its token, or an eviction, or the holder must have run out: by
+the store's clock, or by having been silent for its whole ttl.
+
+And the other way round: nobody may say before the deadline that a lease was lost, while
+the store still has it.
+"""
+
+from __future__ import annotations
+
+from holdfast.core import rules
+from holdfast.core.records import Holder, Waiter
+from holdfast.testing.sim.checker import Checker
+from holdfast.testing.sim.clocks import FASTEST_PPM, PPM
+from holdfast.testing.sim.ledger import Belief, Landing
+from holdfast.testing.sim.stores import StoreModel
+
+
+def run_out(
+    party: Holder | Waiter, store: StoreModel, landed_at: dict[tuple[str, str], int], t: int
+) -> bool:
+    """Whether anybody could rightly find this party dead at true time `t`."""
+    if party.expires_at and store.clock.at(t) > party.expires_at:
+        return True
+    if party.expires_at and store.kind.always_tells_time:
+        return False
+    silent = t - landed_at.get((party.token, party.beat), t)
+    return silent >= party.ttl * PPM // FASTEST_PPM
+
+
+class OnlyTheToken(Checker):
+    """Compares each record with the one before."""
+
+    rule = "only-the-token"
+
+    def landed(self, landing: Landing) -> None:
+        world, op = self.world, landing.op
+        if not world.plan.kind.compares:
+            return
+        landed_at = world.ledger.landed_at
+        for holder in landing.left:
+            if holder.token in op.tokens or op.kind == "evict":
+                continue
+            if not run_out(holder, world.store, landed_at, landing.t):
+                raise self.broken(f"{op} took out {holder} on {landing.key}, which is alive")
+        for holder in landing.after.holders:
+            if holder.token not in op.tokens:
+                before = rules.find(landing.before.holders, holder.token)
+                if before != holder:
+                    raise self.broken(f"{op} changed {holder} on {landing.key}")
+
+    def ended(self, belief: Belief, how: str) -> None:
+        world, hold = self.world, belief.hold
+        if how != "lost" or not world.plan.kind.compares or world.ledger.excused(belief):
+            return
+        if belief.client.now() < hold.deadline and rules.find(
+            world.store.record(hold.key).holders, hold.token
+        ):
+            raise self.broken(f"{belief} was given up as lost, and the store still has it")

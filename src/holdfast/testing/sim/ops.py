@@ -1,0 +1,50 @@
+"""One thing that somebody does, with a source of chance of its own."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from holdfast.core.holds import Attempt, Hold
+
+if TYPE_CHECKING:
+    from holdfast.testing.sim.client import SimClient
+    from holdfast.testing.sim.ledger import Belief
+
+
+class Op:
+    """An operation under way, as the checkers know it."""
+
+    __slots__ = (
+        "attempts", "back_at", "cancel_in", "cleaned", "client", "ending", "got", "interruptible",
+        "kind", "label", "outcome", "requests", "rng", "started", "timeout", "tokens",
+    )  # fmt: skip
+
+    def __init__(self, client: SimClient, label: str, kind: str, rng: Random, t: int) -> None:
+        self.client = client
+        self.label = label
+        self.kind = kind
+        self.rng = rng
+        self.started = t
+        self.requests = 0
+        self.timeout: int | None = None  # how long its caller is ready to wait
+        self.back_at = t  # when it came back, before it cleaned up
+        self.tokens: set[str] = set()  # what it may write about
+        self.attempts: list[Attempt] = []
+        self.ending: Hold | None = None  # the hold that it gives up
+        self.got: list[Belief] = []
+        self.outcome: BaseException | None = None
+        self.cleaned = True  # False: it could not take back what it had left
+        self.cancel_in = 0  # after how many effects it is interrupted; 0: it is not
+        self.interruptible = True
+
+    def __str__(self) -> str:
+        return f"{self.label} ({self.kind})"
+
+    def draw(self, size: int) -> str:
+        """Bytes that look random, as hex."""
+        return f"{self.rng.getrandbits(8 * size):0{2 * size}x}"
+
+    def ends(self, belief: Belief) -> bool:
+        """Whether it is by this operation that its own party gives a belief up."""
+        return self.ending is belief.hold

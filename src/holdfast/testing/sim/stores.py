@@ -1,0 +1,172 @@
+"""The store of a simulated world: a dictionary that keeps to the facts of its kind.
+
+It is carried out at one instant, when a request arrives. Lateness, loss and repetition are
+the network's business. Every write is told to the ledger with the record before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core import rules
+from holdfast.core.commands import ANYONE, Stamp, Wake
+from holdfast.core.contract import Applied, Conflict, Entry, Interval, Page, Swapped
+from holdfast.core.effects import Apply, Load, Scan, Swap, SwapMany
+from holdfast.core.records import EMPTY, SECOND, Record
+from holdfast.testing.sim.clocks import Clock
+from holdfast.testing.sim.kinds import StoreKind
+
+if TYPE_CHECKING:
+    from holdfast.testing.sim.ledger import Ledger
+    from holdfast.testing.sim.ops import Op
+
+Row = tuple[Record, int]
+Watcher = tuple[str, Callable[[], None]]  # whose token, and how to wake it
+
+
+class StoreModel:
+    """One store, as all clients see it."""
+
+    def __init__(self, kind: StoreKind, clock: Clock, rng: Random, ledger: Ledger) -> None:
+        self.kind = kind
+        self.clock = clock
+        self.t = 0
+        self.down_until = 0
+        self.stalled_until = 0  # writes are not answered
+        self.stalled_writes_are_lost = False
+        self._rng = rng
+        self._ledger = ledger
+        self._rows: dict[str, Row] = {}
+        self._journal: list[tuple[int, str, Row | None]] = []
+        self._last_version = 0
+        self._watchers: dict[str, list[Watcher]] = {}
+        self._late = False
+        self._handlers: dict[type, Callable[[Any, Op], Any]] = {
+            Load: lambda effect, op: self.entry(effect.key),
+            Swap: self._swap,
+            SwapMany: lambda effect, op: tuple(self._swap(swap, op) for swap in effect.swaps),
+            Apply: self._apply,
+            Scan: self._scan,
+        }
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def execute(self, effect: Any, op: Op, t: int, *, late: bool) -> Any:
+        """Carry out a request now. `late`: whoever sent it has given up on it, or it is a
+        repetition."""
+        self.t, self._late = t, late
+        return self._handlers[type(effect)](effect, op)
+
+    def now(self) -> Interval | None:
+        """What a reply says about the time."""
+        clock = self.kind.clock
+        at = self.clock.at(self.t)
+        if clock == "exact":
+            return Interval(at, at)
+        if clock == "none" or (clock == "patchy" and self._rng.random() < 0.3):
+            return None
+        second = at - at % SECOND
+        return Interval(second, second + SECOND - 1)
+
+    def record(self, key: str) -> Record:
+        """What is there, for those who see everything."""
+        row = self._rows.get(key)
+        return EMPTY if row is None else row[0]
+
+    def keys(self) -> list[str]:
+        """The keys that have a record."""
+        return sorted(self._rows)
+
+    def entry(self, key: str) -> Entry:
+        """What is there, as a reply."""
+        row = self._rows.get(key)
+        return Entry(now=self.now()) if row is None else Entry(row[0], row[1], self.now())
+
+    def _swap(self, swap: Swap, op: Op) -> Swapped | Conflict:
+        row = self._rows.get(swap.key)
+        if self.kind.compares and swap.version != (None if row is None else row[1]):
+            return Conflict(self.entry(swap.key))
+        self._write(swap.key, row, swap.record, swap.wake, op)
+        return Swapped(self._last_version, self.now())
+
+    def _apply(self, apply: Apply, op: Op) -> Applied:
+        row = self._rows.get(apply.key)
+        now = self.now()
+        assert now is not None
+        record = EMPTY if row is None else row[0]
+        decision = rules.decide(
+            apply.command,
+            record,
+            lambda party: now.earliest > party.expires_at,
+            Stamp(now.latest, apply.beat),
+        )
+        if decision.record is not None:
+            self._write(apply.key, row, decision.record, decision.wake, op)
+        row = self._rows.get(apply.key)
+        return Applied(decision.verdict, None if row is None else row[1], now)
+
+    def _scan(self, scan: Scan, op: Op) -> Page:
+        keys = [key for key in self.keys() if key.startswith(scan.prefix)]
+        if scan.cursor is not None:
+            keys = [key for key in keys if key > scan.cursor]
+        page = keys[: scan.limit]
+        more = page[-1] if len(keys) > len(page) else None
+        return Page(tuple((key, self.entry(key)) for key in page), more)
+
+    def _write(self, key: str, row: Row | None, record: Record | None, wake: Wake, op: Op) -> None:
+        self._last_version += 1
+        if self.kind.replicated:
+            self._journal.append((self.t, key, row))
+        if record is None:
+            self._rows.pop(key, None)
+        else:
+            self._rows[key] = record, self._last_version
+        before = EMPTY if row is None else row[0]
+        self._ledger.landed(key, before, record, op, late=self._late)
+        if wake and key in self._watchers:
+            self._ring(key, wake)
+
+    # --- waiting ------------------------------------------------------------------------------
+
+    def watch(self, key: str, version: Any, token: str, ring: Callable[[], None]) -> None:
+        """Ring when a write says so; at once if one came before. Rung watchers are gone."""
+        row = self._rows.get(key)
+        if version != (None if row is None else row[1]):
+            ring()
+        else:
+            self._watchers.setdefault(key, []).append((token, ring))
+
+    def _ring(self, key: str, wake: Wake) -> None:
+        stay = []
+        for token, ring in self._watchers.pop(key):
+            if wake == ANYONE or token in wake:
+                ring()
+            else:
+                stay.append((token, ring))
+        if stay:
+            self._watchers[key] = stay
+
+    def hang_up(self) -> None:
+        """All connections end: whoever waits looks again."""
+        for key in list(self._watchers):
+            self._ring(key, ANYONE)
+
+    # --- failover -----------------------------------------------------------------------------
+
+    def fail_over(self, since: int) -> int:
+        """A replica takes over that had not heard of the writes since then. How many."""
+        lost = 0
+        before = dict(self._rows)
+        while self._journal and self._journal[-1][0] >= since:
+            _, key, row = self._journal.pop()
+            lost += 1
+            if row is None:
+                self._rows.pop(key, None)
+            else:
+                self._rows[key] = row
+        for key in sorted(before):
+            if self._rows.get(key) != before[key]:
+                self._ledger.rolled_back(before[key][0], self.record(key))
+        return lost

@@ -1,0 +1,138 @@
+"""`ls`, `show` and `watch`: what is seen of the locks."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+
+from holdfast.cli.watch import differences
+from holdfast.views import LockInfo
+from tests.cli.program import HOLDFAST, PATIENCE_S, Program, until
+
+
+def test_ls(holdfast: Program) -> None:
+    """Held locks under a prefix, as a table and as lines of JSON; free ones on request."""
+    with holdfast.locks() as locks:
+        locks.acquire("a:gone").release()
+        with locks.acquire("a:1", owner="me", note={"why": "x"}), locks.acquire("b:2"):
+            [lock] = holdfast.json("ls", "a:")
+            assert (lock["key"], lock["holders"][0]["owner"]) == ("a:1", "me")
+            assert lock["holders"][0]["note"] == {"why": "x"}
+            assert [each["key"] for each in holdfast.json("ls", "--all")] == [
+                "a:1",
+                "a:gone",
+                "b:2",
+            ]
+            table = holdfast("ls").stdout
+            assert "a:1" in table
+            assert "b:2" in table
+            assert "a:gone" not in table
+    assert holdfast("ls").stdout == ""
+
+
+def test_ls_is_not_cut_in_a_pipe(holdfast: Program) -> None:
+    """Into a pipe the longest key comes out in one piece."""
+    with holdfast.locks() as locks, locks.acquire("k" * 500):
+        assert "k" * 500 in holdfast("ls").stdout
+
+
+def test_ls_streams_many(holdfast: Program) -> None:
+    """A listing of more than a page is complete, and a reader may leave early."""
+    with holdfast.locks() as locks:
+        kept = [locks.acquire(f"key:{number:04}", keep=False) for number in range(1100)]
+    assert len(kept) == 1100
+    assert len(holdfast.json("ls")) == 1100
+    assert "key:1099" in holdfast("ls").stdout
+    with subprocess.Popen(
+        [*HOLDFAST, "ls", "--json"],
+        env=holdfast.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as lister:
+        assert lister.stdout is not None
+        assert lister.stderr is not None
+        assert lister.stdout.readline()
+        lister.stdout.close()
+        assert (lister.wait(PATIENCE_S), lister.stderr.read()) == (128 + signal.SIGPIPE, b"")
+
+
+def test_show(holdfast: Program) -> None:
+    """Holders and waiters in their order, for programs and for people."""
+    with holdfast.locks() as locks, locks.acquire("k", owner="first", note={"a": 1}):
+        waiting = holdfast.start("run", "k", "--fair", "--owner", "second", "--", "true")
+        until(lambda: locks.show("k").waiters)
+        [shown] = holdfast.json("show", "k")
+        assert [holder["owner"] for holder in shown["holders"]] == ["first"]
+        assert [waiter["owner"] for waiter in shown["waiters"]] == ["second"]
+        page = holdfast("show", "k").stdout
+        assert "held, 1 waiting" in page
+        assert "first" in page
+        assert "a=1" in page
+        assert "second" in page
+        waiting.send(signal.SIGTERM)
+        waiting.code()
+
+
+def test_show_free(holdfast: Program) -> None:
+    """A lock that nobody ever held is free."""
+    done = holdfast("show", "nothing")
+    assert (done.returncode, done.stdout) == (0, "nothing  free\n")
+
+
+def test_others_cannot_write_to_the_terminal(holdfast: Program) -> None:
+    """Control characters and markup of others are shown, not obeyed."""
+    with holdfast.locks() as locks, locks.acquire("k\x1b[31m", owner="evil\r\n[bold]\x1b]0;x"):
+        for args in (("ls",), ("show", "k\x1b[31m")):
+            text = holdfast(*args).stdout
+            assert "\x1b" not in text
+            assert "\r" not in text
+            assert "[bold]" in text
+        busy = holdfast("run", "k\x1b[31m", "--busy", "fail", "--", "true").stderr
+        assert "\x1b" not in busy
+        assert busy.count("\n") == 1
+
+
+def test_no_tokens(holdfast: Program) -> None:
+    """No listing shows the token of a lease."""
+    with holdfast.locks() as locks, locks.acquire("k") as lease:
+        for args in (("ls",), ("show", "k"), ("ls", "--json"), ("show", "k", "--json")):
+            assert lease.hold.token not in holdfast(*args).stdout
+
+
+def test_watch_json(holdfast: Program) -> None:
+    """Each change is one line, from the locks held at the start to their end."""
+    with holdfast.locks() as locks:
+        with locks.acquire("k", owner="first"):
+            watching = holdfast.start("watch", "--json", "--interval", "50ms")
+            watching.says('"held"')
+        watching.says('"freed"')
+    watching.send(signal.SIGINT)
+    assert watching.code() == 0
+    held, freed = map(json.loads, watching.out.splitlines())
+    assert (held["change"], held["lock"]["holders"][0]["owner"]) == ("held", "first")
+    assert (freed["change"], freed["lock"]["key"]) == ("freed", "k")
+
+
+def test_watch_lines(holdfast: Program) -> None:
+    """Into a pipe a change is a line for people."""
+    with holdfast.locks() as locks:
+        watching = holdfast.start("watch", "--interval", "50ms")
+        with locks.acquire("k", owner="first"):
+            watching.says("k: held by first (exclusive, fence ")
+        watching.says("k: free")
+
+
+def test_renewals_are_no_change() -> None:
+    """Two looks at the same holders differ in nothing."""
+    lock = LockInfo("k", 1, (), ())
+    assert list(differences({"k": lock}, {"k": LockInfo("k", 2, (), ())})) == []
+    [change] = differences({"k": lock}, {"k": LockInfo("k", 1, (), (), "cut off")})
+    assert change.change == "changed"
+
+
+def test_prefix_that_is_no_text(holdfast: Program) -> None:
+    """A prefix that no key can have is a usage error."""
+    for command in ("ls", "watch", "purge"):
+        done = holdfast(command, "\udcff")
+        assert (done.returncode, done.stderr.count("\n")) == (64, 1)

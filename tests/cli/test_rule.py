@@ -1,0 +1,117 @@
+"""`evict`, `purge`, `setup` and `doctor`: what operators do."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from holdfast.cli import codes
+from tests.cli.program import Program
+
+
+def test_evict(holdfast: Program) -> None:
+    """It says who is thrown out, and the lock is free."""
+    with holdfast.locks() as locks:
+        locks.acquire("k", owner="gone astray", keep=False)
+        done = holdfast("evict", "k", "--yes")
+        assert done.returncode == 0
+        assert "evicted gone astray" in done.stderr
+        assert locks.show("k").free
+
+
+def test_evict_json(holdfast: Program) -> None:
+    """Programs get the evicted holders."""
+    with holdfast.locks() as locks:
+        locks.acquire("k", owner="gone astray", keep=False)
+        done = holdfast.json("evict", "k", "--yes")
+        assert [holder["owner"] for holder in done] == ["gone astray"]
+
+
+def test_evict_does_not_guess(holdfast: Program) -> None:
+    """Without --yes and without a terminal nobody is thrown out."""
+    with holdfast.locks() as locks, locks.acquire("k"):
+        done = holdfast("evict", "k")
+        assert done.returncode == codes.NO
+        assert "--yes" in done.stderr
+        assert not locks.show("k").free
+
+
+def test_evict_one_of_many(holdfast: Program) -> None:
+    """--fence throws out one holder and leaves the others."""
+    with holdfast.locks() as locks:
+        one = locks.acquire("k", mode="shared", keep=False)
+        two = locks.acquire("k", mode="shared", keep=False)
+        assert holdfast("evict", "k", "--yes", "--fence", str(one.fence)).returncode == 0
+        assert [holder.fence for holder in locks.show("k").holders] == [two.fence]
+        assert holdfast("evict", "k", "--yes", "--fence", "1").returncode == codes.NO
+
+
+def test_evict_nobody(holdfast: Program) -> None:
+    """A free lock has nobody to throw out."""
+    done = holdfast("evict", "k", "--yes")
+    assert (done.returncode, done.stderr) == (codes.NO, "holdfast: nobody holds 'k'\n")
+
+
+def test_corrupt_record(holdfast: Program) -> None:
+    """A record that cannot be read is reported, listed, and mended by evict."""
+    with holdfast.locks() as locks:
+        locks.acquire("k").release()
+        fence = locks.show("k").fence
+    with sqlite3.connect(holdfast.file) as file:
+        file.execute("UPDATE holdfast_locks SET record = 'not a record', version = version + 1")
+    file.close()
+    assert holdfast("run", "k", "--", "true").returncode == codes.STORE
+    assert holdfast("show", "k").returncode == codes.STORE
+    assert "unreadable" in holdfast("ls").stdout
+    assert holdfast.json("ls")[0]["fault"]
+    assert holdfast("evict", "k").returncode == codes.NO
+    assert holdfast("evict", "k", "--yes").returncode == 0
+    done = holdfast("run", "k", "--", "sh", "-c", "echo $HOLDFAST_FENCE")
+    assert int(done.stdout) > fence
+
+
+def test_purge(holdfast: Program) -> None:
+    """Records that were used a moment ago stay; a time that is too short is refused."""
+    with holdfast.locks() as locks:
+        locks.acquire("k").release()
+    assert holdfast("purge").stdout == "Dropped 0 records.\n"
+    assert holdfast.json("purge", "k", "--older-than", "2h") == [{"dropped": 0}]
+    assert holdfast("purge", "--older-than", "1s").returncode == codes.USAGE
+
+
+def test_setup(holdfast: Program) -> None:
+    """It may be repeated."""
+    for _ in range(2):
+        done = holdfast("setup")
+        assert (done.returncode, done.stdout) == (
+            0,
+            f"The sqlite store at {holdfast.url} is ready.\n",
+        )
+    assert holdfast.file.exists()
+
+
+def test_doctor(holdfast: Program) -> None:
+    """It measures, names the facts, and leaves nothing behind."""
+    [report] = holdfast.json("doctor", "--trips", "3")
+    assert report["ok"]
+    checks = {check["name"]: check for check in report["checks"]}
+    assert set(checks) == {"connect", "read", "write", "list", "lease", "delete"}
+    assert all(check["trips_ms"]["median"] > 0 for check in checks.values())
+    assert abs(report["clock_offset_s"]) < 60
+    assert report["facts"]["linearizable"] is True
+    assert holdfast.json("ls", "--all") == []
+    page = holdfast("doctor").stdout
+    assert "linearizable" in page
+    assert "never put the file on a network file system" in page
+
+
+def test_doctor_finds_trouble(holdfast: Program) -> None:
+    """What does not work is named, with the code for store trouble."""
+    done = holdfast("doctor", HOLDFAST_URL=f"sqlite://{holdfast.folder}/no/such/file.db")
+    assert done.returncode == codes.STORE
+    assert "FAILED" in done.stdout
+
+
+def test_doctor_on_a_store_without_memory(holdfast: Program) -> None:
+    """`null://` and `memory://` can be examined as well."""
+    assert holdfast("doctor", HOLDFAST_URL="memory://").returncode == 0
+    assert holdfast("doctor", HOLDFAST_URL="null://").returncode == 0

@@ -1,0 +1,141 @@
+"""What the simulator has found in the core, each as the shortest way to see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from holdfast.core.acquiring import Terms, acquire_steps
+from holdfast.core.commands import Claim, Granted
+from holdfast.core.contract import Conflict, Entry, Interval, Page, Swapped, exactly
+from holdfast.core.effects import Draw, Effect, Load, Now, Scan, Steps, Swap
+from holdfast.core.holds import Attempt, Care, Hold
+from holdfast.core.listing import purge_steps
+from holdfast.core.records import EMPTY, SECOND, Holder, Record, Waiter, last_used
+from holdfast.core.steps import undo_steps
+from holdfast.core.witness import View, Witness
+from holdfast.errors import HoldfastError, OutcomeUnknown
+from holdfast.testing.sim.kinds import KINDS
+
+R = TypeVar("R")
+TTL = 10 * SECOND
+
+
+def play(steps: Steps[R], answer: Callable[[Effect], Any]) -> R:
+    """Run steps to the end with these answers, or errors."""
+    reply, trouble = None, None
+    while True:
+        try:
+            effect = steps.send(reply) if trouble is None else steps.throw(trouble)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
+        reply = trouble = None
+        try:
+            reply = answer(effect)
+        except HoldfastError as exc:
+            trouble = exc
+
+
+def granted() -> Hold:
+    """A hold that was asked for at 0 on the own clock."""
+    holder = Holder("t", 1, "me", "exclusive", TTL, 0, TTL, "b")
+    return Hold("k", Granted(holder), 0, Care())
+
+
+def test_a_write_that_was_sent_twice_below_us_is_known_to_be_ours() -> None:
+    """A conflict that shows our own beat is a grant, and an interrupt must undo it."""
+    landed: list[Record] = []
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, Load):
+            return Entry(EMPTY, None, exactly(SECOND))
+        if isinstance(effect, Swap):
+            assert effect.record is not None
+            landed.append(effect.record)
+            return Conflict(Entry(effect.record, 1, exactly(SECOND)))
+        return {Now: 0, Draw: "b1"}.get(type(effect))
+
+    attempt = Attempt("k", Claim("t", "me", "exclusive", TTL))
+    hold = play(acquire_steps(Witness(KINDS["server"].facts), attempt, Terms()), answer)
+    assert hold.token == "t"
+    assert len(landed) == 1
+    assert attempt.leftovers() == ("t",)
+
+
+def test_a_lease_that_was_seen_to_be_over_is_not_renewed() -> None:
+    """A beat whose thread stood still after it had read its clock comes too late."""
+    hold = granted()
+    read_before_the_stall = hold.deadline - 1
+    assert hold.valid(read_before_the_stall)
+    assert not hold.valid(hold.deadline)
+    assert not hold.valid(read_before_the_stall)
+    hold.extend(Holder("t", 1, "me", "exclusive", TTL, 0, TTL, "b2"), hold.deadline - 2)
+    assert not hold.valid(hold.deadline + 1)
+
+
+def test_a_record_is_not_dropped_before_the_clock_has_passed_its_fence() -> None:
+    """A fence can be ahead of the clock: its writer was slow between clock and request."""
+    assert last_used(Record(fence=9 * SECOND, updated_at=SECOND)) >= 9 * SECOND
+
+
+def test_a_waiter_does_not_ask_a_slow_clock_again_and_again() -> None:
+    """A clock of whole seconds shows nothing new for a while: there is no use in asking."""
+    witness = Witness(KINDS["seconds"].facts)
+    second = Interval(7 * SECOND, 8 * SECOND - 1)
+    just_over = Holder("t", 1, "me", "exclusive", TTL, 0, 7 * SECOND, "b")
+    assert witness.dead_from("k", just_over, second, 0) >= SECOND // 5
+    assert witness.dead_from("k", just_over, exactly(7 * SECOND), 0) < SECOND // 100
+
+
+def test_purge_leaves_a_holder_alone_that_was_written_without_a_clock() -> None:
+    """Its record's times are those of some client's wall clock, which may be years behind."""
+    holder = Holder("t", 1, "me", "exclusive", TTL, 0, 0, "b")
+    record = Record(fence=1, holders=(holder,), updated_at=1)
+    page = Page((("k", Entry(record, 1, exactly(10**15))),))
+
+    def answer(effect: Effect) -> Any:
+        assert not isinstance(effect, Swap)
+        return page if isinstance(effect, Scan) else 0
+
+    purged = play(purge_steps(Witness(KINDS["patchy"].facts), "", None, 60 * SECOND), answer)
+    assert purged.dropped == 0
+
+
+def test_a_remembered_record_answers_nothing_by_itself() -> None:
+    """That our token was freed once says nothing of now: it may have claimed again since."""
+    witness = Witness(KINDS["server"].facts)
+    witness.read_clock(exactly(SECOND), 0)
+    witness.wrote("k", View(Record(fence=1, freed="t"), 1, exactly(SECOND), 0))
+    place = Waiter("t", "me", "exclusive", TTL, 0, 5 * SECOND, "b")
+    there = Entry(Record(fence=1, queue=(place,)), 2, exactly(SECOND))
+    written: list[Record | None] = []
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, Swap):
+            written.append(effect.record)
+            return Swapped(3, exactly(SECOND))
+        return {Now: 0, Draw: "b1", Load: there}[type(effect)]
+
+    attempt = Attempt("k", Claim("t", "me", "exclusive", TTL))
+    attempt.touched = True
+    play(undo_steps(witness, (attempt,), SECOND), answer)
+    assert [record and record.queue for record in written] == [()]
+
+
+def test_a_timeout_is_kept_though_no_write_is_ever_answered() -> None:
+    """A store that answers reads and no writes must not hold a caller for ever."""
+    clock = iter(range(0, 1000 * SECOND, SECOND // 2))
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, Swap):
+            raise OutcomeUnknown
+        if isinstance(effect, Now):
+            return next(clock)
+        return {Draw: "b1", Load: Entry(EMPTY, None, exactly(SECOND))}.get(type(effect))
+
+    attempt = Attempt("k", Claim("t", "me", "exclusive", TTL))
+    with pytest.raises(OutcomeUnknown):
+        play(acquire_steps(Witness(KINDS["server"].facts), attempt, Terms(5 * SECOND)), answer)
+    assert next(clock) < 20 * SECOND

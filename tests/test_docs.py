@@ -1,0 +1,50 @@
+"""What the README and the docs say works as pasted."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The code blocks of a page in one language."""
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def test_readme_example_works_as_pasted(tmp_path: Path) -> None:
+    """The first example of the README runs and prints what it says."""
+    example = blocks(README, "python")[0]
+    environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    run = subprocess.run(
+        [sys.executable, "-c", example], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert run.stderr == ""
+    assert run.returncode == 0
+    assert re.search(r"loading with fence \d+", run.stdout)
+    assert "nobody else runs nightly now" in run.stdout
+    assert (tmp_path / ".local/state/holdfast/locks.db").exists()
+
+
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/**/*.md")), ids=lambda page: page.name)
+def test_python_in_the_docs_is_python(page: Path) -> None:
+    """Every Python block of the docs compiles."""
+    for block in blocks(page.read_text(), "python"):
+        compile(
+            f"async def snippet():\n{re.sub('^', '    ', block, flags=re.M)}\n    pass",
+            str(page),
+            "exec",
+        )
+
+
+def test_links_lead_somewhere() -> None:
+    """Relative links in the README and the docs exist."""
+    for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
