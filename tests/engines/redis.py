@@ -31,6 +31,7 @@ class RedisServer(Engine):
     def __init__(self, *arguments: str) -> None:
         super().__init__()
         self.arguments = arguments
+        self.signs: tuple[bytes, ...] = ()  # what it may answer beside +PONG when it has started
 
     @classmethod
     def installed(cls) -> bool:
@@ -39,11 +40,12 @@ class RedisServer(Engine):
     def command(self) -> list[str]:
         return [
             "redis-server", "--port", str(self.port), "--bind", "127.0.0.1",
-            "--dir", str(self.folder), "--save", "", "--appendonly", "no", *self.arguments,
+            "--dir", str(self.folder), "--save", "", "--appendonly", "no",
+            "--repl-diskless-sync-delay", "0", *self.arguments,
         ]  # fmt: skip
 
     def answers(self) -> bool:
-        return answers(self.port)
+        return answers(self.port, *self.signs)
 
     @property
     def url(self) -> str:
@@ -51,13 +53,13 @@ class RedisServer(Engine):
         return f"redis://127.0.0.1:{self.port}/0"
 
 
-def answers(port: int) -> bool:
-    """Whether there is a Redis that answers; one that wants a password answers too."""
+def answers(port: int, *signs: bytes) -> bool:
+    """Whether there is a Redis that answers with PONG, or with one of these."""
     try:
         with socket.create_connection(("127.0.0.1", port), 0.5) as probe:
             probe.sendall(b"PING\r\n")
             reply = probe.recv(64)
-            return reply.startswith((b"+PONG", b"-NOAUTH"))
+            return reply.startswith((b"+PONG", *signs))
     except OSError:
         return False
 

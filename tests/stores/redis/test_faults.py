@@ -13,7 +13,7 @@ import pytest
 
 import holdfast
 from holdfast import aio
-from holdfast.core.commands import Claim, Free, Freed, Granted, Renew
+from holdfast.core.commands import Claim, Command, Free, Freed, Granted, Renew
 from holdfast.errors import HoldfastError, OutcomeUnknown, Unavailable
 from holdfast.stores.redis.scripts import ALL
 from holdfast.stores.registry import open_store
@@ -45,7 +45,11 @@ def wait_until(condition: Any, seconds: float = 20.0) -> None:
 def test_lost_reply_is_an_unknown_outcome(proxy: Proxy, key: str) -> None:
     """A command whose reply is lost was done; sent again it gives the right answer."""
     with closing(open_store(f"redis://127.0.0.1:{proxy.port}?{QUICK}")) as store:
-        commands = ((CLAIM, Granted), (Renew(CLAIM.token), Granted), (Free(CLAIM.token), Freed))
+        commands: tuple[tuple[Command, type], ...] = (
+            (CLAIM, Granted),
+            (Renew(CLAIM.token), Granted),
+            (Free(CLAIM.token), Freed),
+        )
         for command, _ in commands:
             store.apply(f"{key}-warm", command, "b")  # or the lost reply would be NOSCRIPT
         for number, (command, verdict) in enumerate(commands):
@@ -59,7 +63,8 @@ def test_lost_reply_is_an_unknown_outcome(proxy: Proxy, key: str) -> None:
             assert isinstance(applied.verdict, verdict), command
             if isinstance(command, Claim):
                 assert applied.version == before.version
-                assert applied.verdict.holder.beat == "lost0"  # type: ignore[union-attr]
+                assert isinstance(applied.verdict, Granted)
+                assert applied.verdict.holder.beat == "lost0"
 
 
 def test_lost_request_is_an_unknown_outcome(proxy: Proxy, key: str) -> None:

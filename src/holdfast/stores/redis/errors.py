@@ -22,7 +22,14 @@ from holdfast.errors import (
 )
 
 OLDEST = "5.0"
-RIGHTS = "+eval +evalsha +get +set +del +time +pttl +pexpire +zadd +zrem +zrangebylex"
+# What a user needs, beside the keys and channels of the namespace.
+RIGHTS = (
+    "+eval +evalsha +get +getrange +set +del +time +pttl +pexpire +zadd +zrem +zrangebylex "
+    "+zrangebyscore +publish +subscribe +unsubscribe +ping +select +client +info +scan"
+)
+RIGHTS_FOR_MORE = (
+    "with wait_replicas +wait, in a cluster +cluster|slots +asking, with Sentinel +role"
+)
 
 _Maker = Callable[[str, str], HoldfastError]
 
@@ -38,8 +45,7 @@ def _rights(where: str, text: str) -> HoldfastError:
     return Misconfigured(
         f"The user at Redis {where} lacks a right that Holdfast needs ({text}). Give it the keys "
         f"and channels of the namespace and the commands: ~holdfast:* &holdfast:* {RIGHTS} "
-        f"+zrangebyscore +publish +subscribe +unsubscribe +ping (in a cluster +cluster|slots "
-        f"+scan too)."
+        f"({RIGHTS_FOR_MORE})."
     )
 
 
@@ -83,9 +89,10 @@ def _other(where: str, text: str) -> HoldfastError:
 _BY_TEXT: tuple[tuple[re.Pattern[str], _Maker], ...] = tuple(
     (re.compile(pattern), maker)
     for pattern, maker in (
-        (r"\b(NOAUTH|WRONGPASS)\b|invalid password|invalid username|Authentication required"
+        (r"\b(NOAUTH|WRONGPASS)\b|unauthenticated|invalid password|invalid username"
+         r"|Authentication required"
          r"|AUTH .*(no password|without any password)", _login),
-        (r"\bNOPERM\b|no permissions", _rights),
+        (r"\bNOPERM\b|no permissions|executing the script can't", _rights),
         (r"\bWRONGTYPE\b", _foreign),
         (r"\bOOM\b", _full),
         (r"\bREADONLY\b|read only replica|read only slave", _read_only),
