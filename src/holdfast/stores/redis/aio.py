@@ -54,9 +54,8 @@ class AsyncRedisStore(AsyncStore):
 
     async def apply(self, key: str, command: Command, beat: str) -> Applied:
         """One script, one trip."""
-        reply = await self._wire.call(self._speaker.command(key, command, beat))
         try:
-            return talk.applied(reply)
+            return talk.applied(await self._wire.call(self._speaker.command(key, command, beat)))
         except (Corrupt, ValueError):
             entry = await self.load(key)
             raise corrupt(key, entry.fault or "its text is damaged") from None

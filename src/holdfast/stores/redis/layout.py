@@ -27,7 +27,7 @@ _MOST = 2**53 - 1
 _json = msgspec.json.Encoder()
 _REV = re.compile(rb'\{"v":\d+,"rev":(\d+),')
 _HEAD = re.compile(
-    rb'\{"v":1,"rev":\d+,"fence":\d+,"updated_at":\d+,"freed":"[^"]*",'
+    rb'\{"v":1,"rev":\d+,"fence":\d+,"updated_at":\d+,"freed":"[^"]*","soonest":\d+,'
     rb'"holders":\[\n(?:\{"token":"[^"]*","fence":\d+,"mode":"[a-z]+","ttl":\d+,'
     rb'"acquired_at":\d+,"expires_at":\d+,"beat":"[^"]*","limit":\w+,"offered":[a-z]+,'
     rb'"owner":[^\n]*\},?\n)*\],'
@@ -123,11 +123,17 @@ def text_after_rev(record: Record) -> bytes:
     """A record from `"fence"` on; the script that writes it puts the rev before."""
     head = (
         f',"fence":{record.fence},"updated_at":{record.updated_at},'
-        f'"freed":"{word(record.freed)}","holders":[\n'
+        f'"freed":"{word(record.freed)}","soonest":{_soonest(record)},"holders":[\n'
     )
     holders = b"".join(_lines([_holder(holder) for holder in record.holders]))
     queue = b"".join(_lines([_waiter(waiter) for waiter in record.queue]))
     return head.encode() + holders + b'],"queue":[\n' + queue + b"]}"
+
+
+def _soonest(record: Record) -> Micros:
+    """When the first of the queue runs out; before that nobody looks for the dead in it."""
+    ends = [waiter.expires_at for waiter in record.queue if waiter.expires_at]
+    return min(ends, default=_MOST if record.queue else 0)
 
 
 def _lines(parties: list[bytes]) -> list[bytes]:

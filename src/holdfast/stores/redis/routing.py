@@ -14,7 +14,7 @@ from redis.exceptions import ResponseError
 from holdfast.errors import Unavailable
 from holdfast.stores.redis.connect import Address, Site
 from holdfast.stores.redis.errors import refused, too_few_replicas
-from holdfast.stores.redis.talk import Call
+from holdfast.stores.redis.talk import UNREADABLE, Call, Corrupt
 from holdfast.stores.redis.words import ASKING
 
 SLOTS = 16384
@@ -95,6 +95,8 @@ class Errand:
         self.asking = self.moved = self.find_again = False
         self._tries += 1
         code, _, rest = str(error).partition(" ")
+        if UNREADABLE in str(error):
+            raise Corrupt
         if self._tries >= MOST_TRIES:
             raise refused(error, self.where) from error
         if code == "NOSCRIPT":

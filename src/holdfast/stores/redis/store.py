@@ -106,27 +106,34 @@ class RedisStore(RingingStore):
 
     def apply(self, key: str, command: Command, beat: str) -> Applied:
         """One script, one trip."""
-        reply = self._wire.call(self.speaker.command(key, command, beat))
-        return self._applied(key, reply)
+        try:
+            return talk.applied(self._wire.call(self.speaker.command(key, command, beat)))
+        except (Corrupt, ValueError):
+            raise self._corrupt(key) from None
 
     def apply_many(self, applies: Sequence[Apply]) -> list[Applied | Exception]:
         """Many scripts in one trip."""
         calls = [self.speaker.command(one.key, one.command, one.beat) for one in applies]
         answers: list[Applied | Exception] = []
         for one, reply in zip(applies, self._wire.call_many(calls), strict=True):
-            try:
-                answers.append(
-                    reply if isinstance(reply, Exception) else self._applied(one.key, reply)
-                )
-            except HoldfastError as trouble:
-                answers.append(trouble)
+            answers.append(self._one_of_many(one.key, reply))
         return answers
 
-    def _applied(self, key: str, reply: list[Any]) -> Applied:
+    def _one_of_many(self, key: str, reply: Any) -> Applied | Exception:
+        if isinstance(reply, HoldfastError):
+            return reply
         try:
+            if isinstance(reply, Corrupt):
+                return self._corrupt(key)
             return talk.applied(reply)
         except (Corrupt, ValueError):
-            raise corrupt(key, self.load(key).fault or "its text is damaged") from None
+            return self._corrupt(key)
+
+    def _corrupt(self, key: str) -> HoldfastError:
+        try:
+            return corrupt(key, self.load(key).fault or "its text is damaged")
+        except HoldfastError as trouble:
+            return trouble
 
     # --- records ----------------------------------------------------------------------------
 

@@ -145,6 +145,10 @@ _WAITED_FOR = {Claim, Renew, Offer, Take}
 # --- answers --------------------------------------------------------------------------------
 
 
+# What a script says that came upon a waiter it could not read.
+UNREADABLE = "HOLDFAST a waiter cannot be read"
+
+
 class Corrupt(Exception):
     """The script did not understand the record."""
 
@@ -161,8 +165,9 @@ def _granted(holder: bytes, wanted: bytes) -> Verdict:
     return Granted(_holder.decode(holder), _waiters.decode(wanted) if wanted else ())
 
 
-def _blocked(holders: bytes, ahead: bytes, queued: bytes) -> Verdict:
-    return Blocked(_many(_holders, holders), _many(_waiters, ahead), queued == b"1")
+def _blocked(holders: bytes, ahead: bytes, queued: bytes, more: bytes) -> Verdict:
+    waiters = _many(_waiters, ahead)
+    return Blocked(_many(_holders, holders), waiters, queued == b"1", int(more))
 
 
 def _many(decoder: Any, text: bytes) -> Any:

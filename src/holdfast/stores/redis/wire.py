@@ -35,7 +35,7 @@ from holdfast.stores.redis.routing import (
     settled,
     slot_of,
 )
-from holdfast.stores.redis.talk import Call
+from holdfast.stores.redis.talk import Call, Corrupt
 from holdfast.stores.redis.words import CLUSTER_SLOTS, ROLE, master_of
 
 CHUNK = 65536
@@ -274,7 +274,7 @@ class Wire:
         try:
             reply = settled(call, replies, self._replicas, where)
             return self._insist(call, reply, where) if isinstance(reply, ResponseError) else reply
-        except HoldfastError as trouble:
+        except (HoldfastError, Corrupt) as trouble:
             return trouble
 
     def _checked(self, replies: list[Any], where: str) -> list[Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from holdfast.stores.redis.words import pack
 
 _FOLDER = Path(__file__).parent
-_RULES = ("record", "rules")
+_RULES = ("record", "queue", "rules")
 
 Arg = bytes | str
 

@@ -2,10 +2,11 @@
 local claim = { token = ARGV[4], mode = ARGV[5], ttl = ARGV[6], limit = ARGV[7] }
 local rest, queueing, patience, waiter_rest = ARGV[8], ARGV[9] == '1', ARGV[10], ARGV[11]
 
-local holders, queue = alive(record.holders), alive(record.queue)
+local holders, queue, soonest = alive(record.holders), living(record)
+local start, stop = find_line(queue, claim.token)
 local mine = find(holders, claim.token)
 if mine then
-  return unchanged(record, 'granted', mine.text, array(without(queue, claim.token)))
+  return granted(unchanged, record, mine, without_line(queue, claim.token))
 end
 if claim.mode == 'counted' then
   for _, holder in ipairs(holders) do
@@ -15,19 +16,8 @@ if claim.mode == 'counted' then
   end
 end
 
-local before, count, ahead = {}, 0, {}
-for _, holder in ipairs(holders) do
-  count = count + 1
-  before[count] = holder
-end
-for _, waiter in ipairs(queue) do
-  if waiter.token == claim.token then break end
-  count = count + 1
-  before[count] = waiter
-  ahead[#ahead + 1] = waiter
-end
-
-if fits_beside(claim, before, count) then
+local ahead = start and lines_before(queue, start) or queue
+if fits_beside(claim, holders, ahead) then
   local fence = next_fence(record)
   local holder = holder_of({
     token = claim.token, fence = digits(fence), mode = claim.mode, ttl = claim.ttl,
@@ -35,22 +25,32 @@ if fits_beside(claim, before, count) then
     limit = claim.limit, offered = 'false', rest = rest,
   })
   holders[#holders + 1] = holder
-  queue = without(queue, claim.token)
-  local granted = { rev = record.rev, fence = fence, holders = holders, queue = queue }
-  write_record(granted)
-  return answer(granted, 'granted', holder.text, array(queue))
+  queue = without_line(queue, claim.token)
+  record = {
+    rev = record.rev, fence = fence, soonest = queue == '' and 0 or soonest,
+    holders = holders, queue = queue,
+  }
+  write_record(record)
+  return granted(answer, record, holder, queue)
 end
 
-local blocked = { array(holders), array(ahead), ARGV[9] }
+local first, more = shown(ahead)
 if not queueing then
-  return unchanged(record, 'blocked', unpack(blocked))
+  return unchanged(record, 'blocked', array(holders), first, ARGV[9], digits(more))
 end
-local _, place = find(queue, claim.token)
-queue[place or #queue + 1] = waiter_of({
-  token = claim.token, mode = claim.mode, ttl = patience,
-  since = place and queue[place].since or digits(now), expires_at = expiry(patience),
-  beat = ARGV[1], limit = claim.limit, rest = waiter_rest,
-})
-local waiting = { rev = record.rev, fence = record.fence, holders = holders, queue = queue }
-write_record(waiting)
-return answer(waiting, 'blocked', unpack(blocked))
+local since = start and string.match(string.sub(queue, start, stop), '"since":(%d+)') or digits(now)
+local place = string.format(
+  '{"token":"%s","mode":"%s","ttl":%s,"since":%s,"expires_at":%.0f,"beat":"%s","limit":%s,%s}',
+  claim.token, claim.mode, patience, since, now + patience, ARGV[1], claim.limit, waiter_rest)
+if start then
+  queue = string.sub(queue, 1, start - 1) .. place .. string.sub(queue, stop + 1)
+else
+  soonest = queue == '' and MOST or soonest
+  queue = joined(queue, place)
+end
+record = {
+  rev = record.rev, fence = record.fence, soonest = math.min(soonest, now + patience),
+  holders = holders, queue = queue,
+}
+write_record(record)
+return answer(record, 'blocked', array(holders), first, ARGV[9], digits(more))

@@ -9,6 +9,7 @@ if #out == 0 then
   return unchanged(record, 'evicted', '')
 end
 record.fence, record.holders, record.freed = next_fence(record), holders, ''
+local whom = next_up(record)
 write_record(record)
-wake(record, next_up(record))
+wake(record, whom)
 return answer(record, 'evicted', array(out))

@@ -2,7 +2,7 @@
 local token, ticket, ttl = ARGV[4], ARGV[5], ARGV[6]
 local offered = find(record.holders, ticket)
 if offered then
-  return unchanged(record, 'granted', offered.text, '')
+  return granted(unchanged, record, offered, '')
 end
 local mine = find(record.holders, token)
 if not mine or dead(mine) then
@@ -14,4 +14,4 @@ mine.beat, mine.offered = ARGV[1], 'true'
 holders[#holders + 1] = holder_of(mine)
 record.holders, record.freed = holders, ''
 write_record(record)
-return answer(record, 'granted', mine.text, '')
+return granted(answer, record, mine, '')

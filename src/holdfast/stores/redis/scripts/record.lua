@@ -1,8 +1,7 @@
 -- The long way: reading a record into tables, and writing it.
 
-local HEAD = '^{"v":1,"rev":(%d+),"fence":(%d+),"updated_at":(%d+),"freed":"([^"]*)","holders":%[\n(.-)%],"queue":%[\n(.*)%]}$'
+local HEAD = '^{"v":1,"rev":(%d+),"fence":(%d+),"updated_at":%d+,"freed":"([^"]*)","soonest":(%d+),"holders":%[\n(.-)%],"queue":%[\n(.*)%]}$'
 local HOLDER = '^{"token":"([^"]*)","fence":(%d+),"mode":"(%l+)","ttl":(%d+),"acquired_at":(%d+),"expires_at":(%d+),"beat":"([^"]*)","limit":(%w+),"offered":(%l+),("owner":.*)}$'
-local WAITER = '^{"token":"([^"]*)","mode":"(%l+)","ttl":(%d+),"since":(%d+),"expires_at":(%d+),"beat":"([^"]*)","limit":(%w+),("owner":.*)}$'
 
 local function digits(number)
   return string.format('%.0f', number)
@@ -15,13 +14,6 @@ local function read_holder(text)
   return holder.token and holder
 end
 
-local function read_waiter(text)
-  local waiter = { text = text }
-  waiter.token, waiter.mode, waiter.ttl, waiter.since, waiter.expires_at, waiter.beat,
-    waiter.limit, waiter.rest = string.match(text, WAITER)
-  return waiter.token and waiter
-end
-
 local function holder_of(holder)
   holder.text = table.concat({
     '{"token":"', holder.token, '","fence":', holder.fence, ',"mode":"', holder.mode,
@@ -32,63 +24,48 @@ local function holder_of(holder)
   return holder
 end
 
-local function waiter_of(waiter)
-  waiter.text = table.concat({
-    '{"token":"', waiter.token, '","mode":"', waiter.mode, '","ttl":', waiter.ttl,
-    ',"since":', waiter.since, ',"expires_at":', waiter.expires_at, ',"beat":"', waiter.beat,
-    '","limit":', waiter.limit, ',', waiter.rest, '}',
-  })
-  return waiter
-end
-
-local function read_parties(lines, read)
-  local parties, size = {}, 0
+local function read_holders(lines)
+  local holders, size = {}, 0
   for text, comma in string.gmatch(lines, '([^\n]*})(,?)\n') do
-    local party = read(text)
-    if not party then return nil end
+    local holder = read_holder(text)
+    if not holder then return nil end
     size = size + #text + #comma + 1
-    parties[#parties + 1] = party
+    holders[#holders + 1] = holder
   end
-  return size == #lines and parties or nil
+  return size == #lines and holders or nil
 end
 
--- The record. None is an empty one without a rev; nil: it is not ours.
+-- The record. None is an empty one without a rev; nil: it is not ours. Its queue stays text,
+-- the waiters with ',\n' between them: see queue.lua.
 local function read_record()
-  if not raw then return { fence = 0, freed = '', holders = {}, queue = {} } end
-  local record, holders, queue = {}
-  record.rev, record.fence, record.updated_at, record.freed, holders, queue =
+  if not raw then return { fence = 0, freed = '', soonest = 0, holders = {}, queue = '' } end
+  local record, holders = {}
+  record.rev, record.fence, record.freed, record.soonest, holders, record.queue =
     string.match(raw, HEAD)
   if not record.rev then return nil end
-  record.fence = tonumber(record.fence)
-  record.holders = read_parties(holders, read_holder)
-  record.queue = read_parties(queue, read_waiter)
-  if not record.holders or not record.queue or record.fence >= MOST then return nil end
+  record.fence, record.soonest = tonumber(record.fence), tonumber(record.soonest)
+  record.holders = read_holders(holders)
+  record.queue = string.sub(record.queue, 1, -2)
+  if not record.holders or record.fence >= MOST then return nil end
   return record
 end
 
-local function texts(parties, glue)
+local function texts(holders, glue)
   local list = {}
-  for place, party in ipairs(parties) do list[place] = party.text end
+  for place, holder in ipairs(holders) do list[place] = holder.text end
   return table.concat(list, glue)
 end
 
-local function array(parties)
-  if #parties == 0 then return '' end
-  return '[' .. texts(parties, ',') .. ']'
+local function array(holders)
+  return #holders == 0 and '' or '[' .. texts(holders, ',') .. ']'
 end
 
-local function lines(parties)
-  if #parties == 0 then return '' end
-  return texts(parties, ',\n') .. '\n'
-end
-
--- For how many milliseconds a record stays: until its last party is over, and then a while.
-local function lifetime(parties_of)
+-- For how many milliseconds a record stays: until its last holder is over, and then a while.
+-- (Waiters come on top in `droppable_at`. Their places last seconds, a tombstone a day.)
+local function lifetime(holders)
   local last = 0
-  for _, parties in ipairs(parties_of) do
-    for _, party in ipairs(parties) do
-      last = math.max(last, tonumber(party.ttl), party.expires_at - now)
-    end
+  for _, holder in ipairs(holders) do
+    last = math.max(last, tonumber(holder.ttl), holder.expires_at - now)
   end
   return math.ceil((last + ARGV[2]) / 1000)
 end
@@ -123,14 +100,14 @@ end
 local function write_record(record)
   local is_new = not record.rev
   record.rev = digits(math.max((record.rev or 0) + 1, now))
-  record.updated_at = digits(now)
-  local milliseconds = lifetime({ record.holders, record.queue })
+  local milliseconds = lifetime(record.holders)
   -- The index first: if it cannot be written, nothing has been.
   if is_new and KEYS[2] then enter_index(milliseconds) end
   redis.call('SET', KEYS[1], table.concat({
-    '{"v":1,"rev":', record.rev, ',"fence":', digits(record.fence),
-    ',"updated_at":', record.updated_at, ',"freed":"', record.freed or '', '","holders":[\n',
-    lines(record.holders), '],"queue":[\n', lines(record.queue), ']}',
+    '{"v":1,"rev":', record.rev, ',"fence":', digits(record.fence), ',"updated_at":', digits(now),
+    ',"freed":"', record.freed or '', '","soonest":', digits(record.soonest), ',"holders":[\n',
+    texts(record.holders, ',\n'), #record.holders > 0 and '\n' or '',
+    '],"queue":[\n', record.queue, record.queue ~= '' and '\n' or '', ']}',
   }), 'PX', digits(milliseconds))
 end
 

@@ -8,4 +8,4 @@ mine.beat = ARGV[1]
 record.holders[place] = holder_of(mine)
 record.freed = ''
 write_record(record)
-return answer(record, 'granted', mine.text, array(alive(record.queue)))
+return granted(answer, record, mine, (living(record)))

@@ -1,27 +1,27 @@
 -- The questions that the rules are made of, as in `holdfast.core.rules`.
 
-local function dead(party)
-  return party.expires_at ~= '0' and now > tonumber(party.expires_at)
+local function dead(holder)
+  return holder.expires_at ~= '0' and now > tonumber(holder.expires_at)
 end
 
-local function alive(parties)
-  local living = {}
-  for _, party in ipairs(parties) do
-    if not dead(party) then living[#living + 1] = party end
+local function alive(holders)
+  local living_ones = {}
+  for _, holder in ipairs(holders) do
+    if not dead(holder) then living_ones[#living_ones + 1] = holder end
   end
-  return living
+  return living_ones
 end
 
-local function find(parties, token)
-  for place, party in ipairs(parties) do
-    if party.token == token then return party, place end
+local function find(holders, token)
+  for place, holder in ipairs(holders) do
+    if holder.token == token then return holder, place end
   end
 end
 
-local function without(parties, token)
+local function without(holders, token)
   local others = {}
-  for _, party in ipairs(parties) do
-    if party.token ~= token then others[#others + 1] = party end
+  for _, holder in ipairs(holders) do
+    if holder.token ~= token then others[#others + 1] = holder end
   end
   return others
 end
@@ -34,39 +34,51 @@ local function expiry(ttl)
   return digits(now + ttl)
 end
 
--- Whether a claim may sit beside the first `count` of these parties.
-local function fits_beside(claim, before, count)
-  if count == 0 then return true end
-  if claim.mode == 'exclusive' then return false end
-  local counted = claim.mode == 'counted'
-  if counted and count >= tonumber(claim.limit) then return false end
-  for place = 1, count do
-    local party = before[place]
-    if party.mode ~= claim.mode then return false end
-    if counted and party.limit ~= claim.limit then return false end
+-- Whether a claim may sit beside this party, if there is room at all.
+local function goes_with(claim, party)
+  if party.mode ~= claim.mode then return false end
+  return claim.mode == 'shared' or claim.mode == 'counted' and party.limit == claim.limit
+end
+
+-- Whether a claim may sit beside these holders and these waiters before it.
+local function fits_beside(claim, holders, ahead)
+  local count, fits = 0, true
+  local function look(party)
+    count = count + 1
+    fits = goes_with(claim, party)
+      and (claim.mode ~= 'counted' or count < tonumber(claim.limit))
+    return not fits
   end
-  return true
+  for _, holder in ipairs(holders) do
+    if look(holder) then return false end
+  end
+  each_waiter(ahead, look)
+  return fits
 end
 
 -- Whom a freed place may let in: the head of the queue and those who fit beside it.
 local function next_up(record)
-  local before, count, tokens = {}, 0, {}
-  for _, holder in ipairs(record.holders) do
-    count = count + 1
-    before[count] = holder
-  end
-  for _, waiter in ipairs(record.queue) do
-    if not fits_beside(waiter, before, count) then break end
+  local count, last, tokens = #record.holders, nil, {}
+  each_waiter(record.queue, function(waiter)
+    -- Who goes with the last one goes with all before it.
+    local fits = last and goes_with(waiter, last)
+      and (waiter.mode ~= 'counted' or count < tonumber(waiter.limit))
+    if not last then fits = fits_beside(waiter, record.holders, '') end
+    if not fits then return true end
     tokens[#tokens + 1] = waiter.token
-    count = count + 1
-    before[count] = waiter
-  end
+    count, last = count + 1, waiter
+  end)
   return #tokens > 0 and table.concat(tokens, ' ') or '*'
 end
 
 -- Tell them. Without the right to publish they find out by looking, as they do anyway.
 local function wake(record, whom)
   redis.pcall('PUBLISH', KEYS[1] .. ':wake', record.rev .. ' ' .. whom)
+end
+
+-- The answer to a holder: its grant, and who waits behind it.
+local function granted(reply, record, holder, queue)
+  return reply(record, 'granted', holder.text, (shown(queue)))
 end
 
 local record = read_record()

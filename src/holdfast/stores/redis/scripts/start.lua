@@ -9,6 +9,7 @@
 -- line per holder and per waiter. No JSON text has a line break inside, so lines and the
 -- fields before `owner` can be taken apart by patterns, and whatever is not changed goes
 -- back byte for byte. (cjson would not do: it prints 14 digits, and times have 16.)
+-- `soonest` is when the first of the queue may run out: until then nobody has to look.
 --
 -- Lua's numbers are doubles. They count microseconds exactly until the year 2255.
 --

@@ -2,7 +2,7 @@
 local ticket, token, ttl, owner, note = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local mine = find(record.holders, token)
 if mine and not dead(mine) then
-  return unchanged(record, 'granted', mine.text, array(alive(record.queue)))
+  return granted(unchanged, record, mine, (living(record)))
 end
 local offered = find(record.holders, ticket)
 if not offered or offered.offered ~= 'true' or dead(offered) then
@@ -21,4 +21,4 @@ local holders = without(record.holders, ticket)
 holders[#holders + 1] = taken
 record.fence, record.holders, record.freed = fence, holders, ''
 write_record(record)
-return answer(record, 'granted', taken.text, array(alive(record.queue)))
+return granted(answer, record, taken, (living(record)))
