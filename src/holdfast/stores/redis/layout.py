@@ -12,6 +12,7 @@ key, `%`, `{` and `}` are written as `%25`, `%7B` and `%7D`, so that the tag is 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from hashlib import sha1
 
 import msgspec
@@ -73,7 +74,7 @@ def coded(key: str) -> bytes:
 
 def word(token: str) -> str:
     """A token or beat as it stands between quotes: without quotes, spaces and backslashes."""
-    if _PLAIN.fullmatch(token):
+    if token.isascii() and (token.isalnum() or _PLAIN.fullmatch(token)):
         return token
     units = token.encode("utf-16-be")
     return "".join(
@@ -87,6 +88,7 @@ def limit_text(limit: int | None) -> str:
     return "null" if limit is None else str(limit)
 
 
+@lru_cache(maxsize=256)
 def owner_text(owner: str) -> bytes:
     """The rest of a waiter, after the fields that the scripts work with."""
     return b'"owner":' + _json.encode(owner)
@@ -94,7 +96,7 @@ def owner_text(owner: str) -> bytes:
 
 def rest_text(owner: str, note: object) -> bytes:
     """The rest of a holder."""
-    return b'"owner":%b,"note":%b' % (_json.encode(owner), _json.encode(note))
+    return b'%b,"note":%b' % (owner_text(owner), _json.encode(note) if note else b"{}")
 
 
 def json_text(value: object) -> bytes:

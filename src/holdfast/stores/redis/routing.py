@@ -127,7 +127,7 @@ class Errand:
 def settled(call: Call, replies: list[Any], wanted: int, where: str) -> Any:
     """The reply of a call, if as many replicas have it as were asked for."""
     reply = replies[-call.replies]
-    if call.tail and not isinstance(reply, ResponseError) and reply[0] == b"granted":
+    if call.tail and not isinstance(reply, ResponseError) and reply.startswith(b"granted"):
         acknowledged = replies[-1]
         if isinstance(acknowledged, ResponseError):
             raise refused(acknowledged, where) from acknowledged

@@ -78,7 +78,7 @@ class Speaker:
     def __init__(self, names: Names, tombstone: Micros, indexed: bool, wait: bytes) -> None:
         self.names = names
         self._tombstone = tombstone
-        self._stay = str(tombstone)
+        self._stay = str(tombstone // 1000)
         self._index = (names.index, names.due) if indexed else ()
         self._wait = wait
 
@@ -122,7 +122,7 @@ _COMMANDS: dict[type, tuple[Script, _Words]] = {
         lambda c: (
             layout.word(c.token), c.mode, str(c.ttl), layout.limit_text(c.limit),
             layout.rest_text(c.owner, c.note), "1" if c.queue else "0", str(c.patience),
-            layout.owner_text(c.owner),
+            layout.owner_text(c.owner) if c.queue else b"",
         ),
     ),
     Renew: (RENEW, lambda c: (layout.word(c.token),)),
@@ -153,19 +153,20 @@ class Corrupt(Exception):
     """The script did not understand the record."""
 
 
-def applied(reply: list[Any]) -> Applied:
-    """The answer to a command."""
-    name, at, rev, *rest = reply
+def applied(reply: bytes) -> Applied:
+    """The answer to a command: a string of lines, of which only a last one has breaks."""
+    name, at, rev, *rest = reply.split(b"\n", _LINES)
     verdict = _VERDICTS[name](*rest)
     now = int(at)
     return Applied(verdict, int(rev) if rev else None, Interval(now, now))
 
 
-def _granted(holder: bytes, wanted: bytes) -> Verdict:
+def _granted(holder: bytes, wanted: bytes, *more: bytes) -> Verdict:
+    wanted = b"\n".join((wanted, *more)) if more else wanted
     return Granted(_holder.decode(holder), _waiters.decode(wanted) if wanted else ())
 
 
-def _blocked(holders: bytes, ahead: bytes, queued: bytes, more: bytes) -> Verdict:
+def _blocked(queued: bytes, more: bytes, holders: bytes, ahead: bytes) -> Verdict:
     waiters = _many(_waiters, ahead)
     return Blocked(_many(_holders, holders), waiters, queued == b"1", int(more))
 
@@ -178,6 +179,7 @@ def _corrupt() -> Verdict:
     raise Corrupt
 
 
+_LINES = 6  # of a blocked claim; only `wanted` and `ahead` have line breaks inside
 _NOT_HELD, _FREED = NotHeld(), Freed()
 _VERDICTS: dict[bytes, Callable[..., Verdict]] = {
     b"granted": _granted,

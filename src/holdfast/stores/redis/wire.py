@@ -12,6 +12,10 @@ redis-py from sending a request again by itself. Who sends again here knows why:
 from __future__ import annotations
 
 import select
+import socket
+import ssl
+import struct
+import sys
 import threading
 import time
 from collections import deque
@@ -58,6 +62,7 @@ class Line:
             raise errors.not_connected(exc, self.where) from exc
         self._socket = self._connection._sock
         self._reader = hiredis.Reader(replyError=ResponseError)
+        self.set_timeout(settings.timeout_s)
 
     def exchange(self, request: bytes, count: int = 1) -> list[Any]:
         """Send a request, and read its replies. After an error the line is closed."""
@@ -69,6 +74,8 @@ class Line:
             trouble = errors.not_sent if count == 1 else errors.no_answer
             raise trouble(exc, self.where) from exc
         try:
+            if count == 1:
+                return [self.read()]
             return [self.read() for _ in range(count)]
         except (OSError, hiredis.HiredisError) as exc:
             self.close()
@@ -82,7 +89,10 @@ class Line:
         reader = self._reader
         reply = reader.gets()
         while reply is False:
-            data = self._socket.recv(CHUNK)
+            try:
+                data = self._socket.recv(CHUNK)
+            except BlockingIOError:
+                raise TimeoutError("no reply in time") from None
             if not data:
                 raise ConnectionResetError("the connection was closed by the server")
             reader.feed(data)
@@ -94,8 +104,17 @@ class Line:
         self._socket.sendall(request)
 
     def set_timeout(self, seconds: float) -> None:
-        """How long `read` waits."""
-        self._socket.settimeout(seconds)
+        """How long one may wait.
+
+        Python's own timeout asks the kernel before every call; the kernel's needs no asking.
+        """
+        if isinstance(self._socket, ssl.SSLSocket) or sys.platform == "win32":
+            self._socket.settimeout(seconds)
+            return
+        self._socket.settimeout(None)
+        timeval = struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            self._socket.setsockopt(socket.SOL_SOCKET, option, timeval)
 
     def is_stale(self) -> bool:
         """Whether an idle line has something to say, which is: that it is closed."""

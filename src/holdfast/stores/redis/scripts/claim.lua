@@ -21,7 +21,7 @@ if fits_beside(claim, holders, ahead) then
   local fence = next_fence(record)
   local holder = holder_of({
     token = claim.token, fence = digits(fence), mode = claim.mode, ttl = claim.ttl,
-    acquired_at = digits(now), expires_at = expiry(claim.ttl), beat = ARGV[1],
+    acquired_at = at, expires_at = expiry(claim.ttl), beat = ARGV[1],
     limit = claim.limit, offered = 'false', rest = rest,
   })
   holders[#holders + 1] = holder
@@ -36,9 +36,9 @@ end
 
 local first, more = shown(ahead)
 if not queueing then
-  return unchanged(record, 'blocked', array(holders), first, ARGV[9], digits(more))
+  return unchanged(record, 'blocked', ARGV[9], digits(more), array(holders), first)
 end
-local since = start and string.match(string.sub(queue, start, stop), '"since":(%d+)') or digits(now)
+local since = start and string.match(string.sub(queue, start, stop), '"since":(%d+)') or at
 local place = string.format(
   '{"token":"%s","mode":"%s","ttl":%s,"since":%s,"expires_at":%.0f,"beat":"%s","limit":%s,%s}',
   claim.token, claim.mode, patience, since, now + patience, ARGV[1], claim.limit, waiter_rest)
@@ -53,4 +53,4 @@ record = {
   holders = holders, queue = queue,
 }
 write_record(record)
-return answer(record, 'blocked', array(holders), first, ARGV[9], digits(more))
+return answer(record, 'blocked', ARGV[9], digits(more), array(holders), first)

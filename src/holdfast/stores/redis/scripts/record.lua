@@ -67,7 +67,7 @@ local function lifetime(holders)
   for _, holder in ipairs(holders) do
     last = math.max(last, tonumber(holder.ttl), holder.expires_at - now)
   end
-  return math.ceil((last + ARGV[2]) / 1000)
+  return ARGV[2] + math.ceil(last / 1000)
 end
 
 local function uncoded(code)
@@ -104,7 +104,7 @@ local function write_record(record)
   -- The index first: if it cannot be written, nothing has been.
   if is_new and KEYS[2] then enter_index(milliseconds) end
   redis.call('SET', KEYS[1], table.concat({
-    '{"v":1,"rev":', record.rev, ',"fence":', digits(record.fence), ',"updated_at":', digits(now),
+    '{"v":1,"rev":', record.rev, ',"fence":', digits(record.fence), ',"updated_at":', at,
     ',"freed":"', record.freed or '', '","soonest":', digits(record.soonest), ',"holders":[\n',
     texts(record.holders, ',\n'), #record.holders > 0 and '\n' or '',
     '],"queue":[\n', record.queue, record.queue ~= '' and '\n' or '', ']}',
@@ -113,7 +113,7 @@ end
 
 -- The answer to a command: its name, the clock, the rev, and what belongs to it.
 local function answer(record, name, ...)
-  return { name, digits(now), record.rev or '', ... }
+  return table.concat({ name, at, record.rev or '', ... }, '\n')
 end
 
 -- The answer to a command that changed nothing now, but may have done so before: WAIT is to

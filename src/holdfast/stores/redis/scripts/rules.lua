@@ -82,4 +82,4 @@ local function granted(reply, record, holder, queue)
 end
 
 local record = read_record()
-if not record then return { 'corrupt', digits(now), '' } end
+if not record then return 'corrupt\n' .. at .. '\n' end

@@ -2,7 +2,7 @@
 --
 --   KEYS[1]  the record      KEYS[2], KEYS[3]  the store's index (absent in a cluster)
 --   ARGV[1]  the beat of this write
---   ARGV[2]  for how long a free record stays, in microseconds
+--   ARGV[2]  for how long a free record stays, in milliseconds
 --   ARGV[3]  '1': write something in any case, so that WAIT has a write to wait for
 --
 -- The record is the JSON of `holdfast.core.records`, in one fixed layout: a head, then one
@@ -13,6 +13,8 @@
 --
 -- Lua's numbers are doubles. They count microseconds exactly until the year 2255.
 --
+-- The answer is one string of lines: its name, the clock, the rev, and what belongs to it.
+--
 -- Lua builds every function of a script anew in every run. So what happens most has a short
 -- way of its own (`quick_*.lua`) before the functions of the long way; both must agree, and
 -- the differential test holds them to it.
@@ -21,4 +23,5 @@ local MOST = 9007199254740991
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
+local at = time[1] .. string.sub('00000' .. time[2], -6) -- the same, in digits
 local raw = redis.call('GET', KEYS[1])

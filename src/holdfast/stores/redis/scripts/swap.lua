@@ -5,7 +5,7 @@
 local rev = raw and string.match(raw, '^{"v":%d+,"rev":(%d+),')
 local version = raw and (rev or redis.sha1hex(raw)) or ''
 if version ~= ARGV[4] then
-  return { 'conflict', digits(now), raw or '' }
+  return { 'conflict', at, raw or '' }
 end
 local written = digits(math.max((rev or 0) + 1, now))
 if ARGV[5] ~= '' then
@@ -18,4 +18,4 @@ end
 if ARGV[7] ~= '' then
   redis.pcall('PUBLISH', KEYS[1] .. ':wake', written .. ' ' .. ARGV[7])
 end
-return { 'swapped', digits(now), ARGV[5] ~= '' and written or '' }
+return { 'swapped', at, ARGV[5] ~= '' and written or '' }

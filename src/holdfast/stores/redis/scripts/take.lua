@@ -14,7 +14,7 @@ end
 local fence = next_fence(record)
 local taken = holder_of({
   token = token, fence = digits(fence), mode = offered.mode, ttl = ttl,
-  acquired_at = digits(now), expires_at = expiry(ttl), beat = ARGV[1], limit = offered.limit,
+  acquired_at = at, expires_at = expiry(ttl), beat = ARGV[1], limit = offered.limit,
   offered = 'false', rest = '"owner":' .. owner .. ',"note":' .. note,
 })
 local holders = without(record.holders, ticket)
