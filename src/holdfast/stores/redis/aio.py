@@ -54,8 +54,13 @@ class AsyncRedisStore(AsyncStore):
 
     async def apply(self, key: str, command: Command, beat: str) -> Applied:
         """One script, one trip."""
+        call = self._speaker.command(key, command, beat)
         try:
-            return talk.applied(await self._wire.call(self._speaker.command(key, command, beat)))
+            # The short way first: every call in between costs a tenth of the whole.
+            replies = await self._wire.quickly(call)
+            if replies is not None and type(replies[0]) is bytes:
+                return talk.applied(replies[0])
+            return talk.applied(await self._wire.call(call, replies))
         except (Corrupt, ValueError):
             entry = await self.load(key)
             raise corrupt(key, entry.fault or "its text is damaged") from None

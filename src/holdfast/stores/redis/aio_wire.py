@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from redis.exceptions import ResponseError
@@ -37,13 +37,22 @@ class AsyncWire:
 
     # --- asking -----------------------------------------------------------------------------
 
-    async def call(self, call: Call) -> Any:
-        """Run a script; the answer is its reply."""
+    def quickly(self, call: Call) -> Awaitable[list[Any] | None]:
+        """The replies, if the connection to use is there already and no replicas are waited
+        for; else None, and nothing was sent."""
+        pipeline = self._main.ready()
+        if pipeline is None or call.tail or self._site.kind == "cluster":
+            return _nothing()
+        return pipeline.exchange(call.request())
+
+    async def call(self, call: Call, replies: list[Any] | None = None) -> Any:
+        """Run a script; the answer is its reply. It goes on from replies that are errors."""
         shared = self._main
         if self._site.kind == "cluster":
             shared = await self._shared_for(call.keys[0])
         pipeline = shared.ready() or await shared.get()
-        replies = await pipeline.exchange(call.request(), call.replies)
+        if replies is None:
+            replies = await pipeline.exchange(call.request(), call.replies)
         reply = settled(call, replies, self._replicas, pipeline.where)
         if isinstance(reply, ResponseError):
             return await self._insist(call, reply, pipeline.where)
@@ -182,3 +191,7 @@ class AsyncWire:
             host, _, port = pipeline.where.rpartition(":")
             (reply,) = self._checked(replies, pipeline.where)
             self._slots.learn(reply, (host, int(port)))
+
+
+async def _nothing() -> None:
+    return None
