@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 import pytest
 from redis.exceptions import RedisError
 
+import holdfast
 from holdfast.core.commands import Claim
 from holdfast.errors import (
     BadOption,
@@ -143,6 +144,19 @@ def test_out_of_memory(victim: RedisServer, key: str, face: str) -> None:
         assert type(trouble(victim.url, key, face)) is StoreFull
         redis.config_set("maxmemory", 0)
         assert redis.dbsize() == 0
+
+
+def test_release_when_out_of_memory(victim: RedisServer, key: str) -> None:
+    """A full server takes no new lock, but gives back one that is held."""
+    with client(victim.port) as redis, closing(holdfast.connect(victim.url)) as locks:
+        with locks.acquire(key):
+            pass
+        lease = locks.acquire(key)
+        redis.config_set("maxmemory", 1)
+        assert lease.release() is True
+        redis.config_set("maxmemory", 0)
+        with locks.acquire(key, timeout=0) as heir:
+            assert heir.fence > lease.fence
 
 
 # --- who is not ready -----------------------------------------------------------------------
