@@ -81,7 +81,7 @@ class RedisReplica(RedisServer):
 class Sentinel(Engine):
     """One Sentinel that watches a master called `locks`."""
 
-    packages: ClassVar[tuple[str, ...]] = ("redis-server", "redis-sentinel")
+    packages: ClassVar[tuple[str, ...]] = ("redis-server",)
 
     def __init__(self, master: int, quorum: int) -> None:
         super().__init__()

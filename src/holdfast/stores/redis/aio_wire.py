@@ -76,13 +76,6 @@ class AsyncWire:
         for shared in (self._main, *self._nodes.values()):
             await shared.close()
 
-    def abort(self) -> None:
-        """Hang up at once."""
-        self._closed = True
-        for shared in (self._main, *self._nodes.values()):
-            shared.closed = True
-            shared.drop()
-
     # --- second tries -----------------------------------------------------------------------
 
     async def _insist(self, call: Call, reply: Any, where: str) -> Any:

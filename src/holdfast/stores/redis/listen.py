@@ -25,7 +25,7 @@ from redis.exceptions import ResponseError
 from holdfast.core.contract import Version
 from holdfast.errors import HoldfastError
 from holdfast.stores.redis.layout import WAKE, Names
-from holdfast.stores.redis.wire import Line
+from holdfast.stores.redis.line import Line
 from holdfast.stores.redis.words import PING, pack
 from holdfast.stores.wakeups import Ring, Sleeper, Wakeups
 

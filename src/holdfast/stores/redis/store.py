@@ -65,6 +65,8 @@ _abandoned: list[Any] = []
 class RedisStore(RingingStore):
     """One server, a master with its Sentinels, or a cluster."""
 
+    facts = FACTS
+
     def __init__(
         self,
         site: Site,
