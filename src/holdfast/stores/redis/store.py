@@ -46,6 +46,7 @@ FACTS = Facts(
     caveats=(
         "A restart forgets what Redis had not yet saved: see appendonly and appendfsync.",
         "maxmemory-policy must be noeviction, or Redis may drop a lock that is held.",
+        "Its clock is the machine's time of day: a step forward ends leases early.",
     ),
 )
 REPLICATED = replace(
