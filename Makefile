@@ -22,6 +22,12 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Histories of the simulator that nobody has seen yet; the first one that breaks a rule is
+# shrunk and printed. `make sim MINUTES=60` goes on for longer.
+MINUTES ?= 5
+sim: $(STAMP)
+	$(BIN)/python -m holdfast.testing.sim --minutes $(MINUTES) --first $$(date +%s)000
+
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -36,11 +37,8 @@ def test_readme_example_works_as_pasted(tmp_path: Path) -> None:
 def test_python_in_the_docs_is_python(page: Path) -> None:
     """Every Python block of the docs compiles."""
     for block in blocks(page.read_text(), "python"):
-        compile(
-            f"async def snippet():\n{re.sub('^', '    ', block, flags=re.M)}\n    pass",
-            str(page),
-            "exec",
-        )
+        function = "async def snippet():\n" + textwrap.indent(block, "    ") + "\n    pass"
+        compile(function, str(page), "exec")
 
 
 def test_links_lead_somewhere() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from holdfast.errors import Misconfigured
 from holdfast.stores.base import Store
@@ -21,8 +21,8 @@ class _Default:
 
 
 DEFAULT: Final = _Default()
-# A URL, an open store, a client of another library that stands for one, or None.
-Place = str | Store | None | _Default | Any
+# A URL, an open store, None, or an object that a store can be opened on (an Engine, ...).
+Place: TypeAlias = Any
 
 
 def open_place(place: Place, options: dict[str, Any]) -> Store:

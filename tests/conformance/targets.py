@@ -13,6 +13,7 @@ from holdfast.stores.redis.layout import Names
 from holdfast.stores.redis.routing import slot_of
 from holdfast.stores.registry import open_store
 from holdfast.testing.conformance import Target
+from tests.conformance.sql_targets import mysql_target, postgres_target
 from tests.engines.redis import RedisCluster, RedisServer, SentinelSetup, client
 from tests.engines.shared import shared
 
@@ -100,18 +101,10 @@ class ClusterTarget(RedisTarget):
 
 TARGETS: dict[str, Callable[[Path], Target]] = {
     "memory": MemoryTarget,
+    "mysql": mysql_target,
+    "postgresql": postgres_target,
     "sqlite": SQLiteTarget,
     "redis": RedisTarget,
     "redis+sentinel": SentinelTarget,
     "redis+cluster": ClusterTarget,
-}
-
-# Schemes that only name the same store in another way, over TLS or a socket file, say.
-ALIASES: dict[str, str] = {
-    "rediss": "redis",
-    "valkey": "redis",
-    "valkeys": "redis",
-    "unix": "redis",
-    "rediss+sentinel": "redis+sentinel",
-    "rediss+cluster": "redis+cluster",
 }

@@ -1,96 +1,104 @@
-"""A TCP proxy on loopback that loses requests or replies, or hangs up, when it is told to."""
+"""A TCP proxy on loopback that loses what it is told to lose."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Literal
+from contextlib import suppress
+from typing import Any, Literal
+
+from tests.engines.base import free_port
 
 Mode = Literal[
-    "pass",
-    "drop requests",  # nothing reaches the server any more
-    "drop replies",  # the server does as it is told, and nobody hears of it
-    "reset",  # every connection is cut, and every new one at once
+    "pass",  # as if it were not there
+    "drop requests",  # nothing that clients say arrives
+    "drop replies",  # what clients say is carried out, and nobody tells them
+    "reset replies",  # the same, and then the connection is reset
+    "refuse",  # new connections are closed at once
 ]
 
 
 class Proxy:
-    """Between a client and a server. Use it as a context manager."""
+    """Between clients and the server at a port. Its own is `port`; `mode` may be set anytime."""
 
-    def __init__(self, target_port: int) -> None:
-        self._target = target_port
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+    def __init__(self, target: int) -> None:
+        self.port = free_port()
         self.mode: Mode = "pass"
-        self.port = 0
+        self._target = target
+        self._loop = asyncio.new_event_loop()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
+        self.requests = 0  # how many messages clients have sent
 
     def __enter__(self) -> Proxy:
+        started = threading.Event()
+        self._started = started
         self._thread.start()
-        self.port = self._run(self._open())
+        assert started.wait(10)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._run(self._close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.cut()
+        self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(10)
+
+    def cut(self) -> None:
+        """Reset every connection."""
+        self._loop.call_soon_threadsafe(self._abort_all)
+
+    def _abort_all(self) -> None:
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._serve())
         self._loop.close()
 
-    def set(self, mode: Mode) -> None:
-        """From now on."""
-        self.mode = mode
-        if mode == "reset":
-            self._run(self._cut())
-
-    def _run(self, coroutine: object) -> int:
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)  # type: ignore[arg-type,var-annotated]
-        return future.result(10) or 0
-
-    async def _open(self) -> int:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.mode == "reset":
-            writer.transport.abort()
-            return
-        try:
-            there, back = await asyncio.open_connection("127.0.0.1", self._target)
-        except OSError:
-            writer.transport.abort()
-            return
-        self._writers |= {writer, back}
-        for source, sink, lost in (
-            (reader, back, "drop requests"),
-            (there, writer, "drop replies"),
-        ):
-            task = asyncio.ensure_future(self._pump(source, sink, lost))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _pump(
-        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, lost: str
-    ) -> None:
-        try:
-            while data := await source.read(65536):
-                if self.mode != lost:
-                    sink.write(data)
-        except OSError:
-            pass
-        finally:
-            sink.close()
-
-    async def _cut(self) -> None:
-        for writer in self._writers:
-            writer.transport.abort()
-        self._writers.clear()
-
-    async def _close(self) -> None:
-        self._server.close()
-        await self._cut()
+    async def _serve(self) -> None:
+        self._stop = asyncio.Event()
+        server = await asyncio.start_server(self._join, "127.0.0.1", self.port)
+        self._started.set()
+        await self._stop.wait()
+        server.close()
         for task in list(self._tasks):
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self._writers.add(writer)
+        server: asyncio.StreamWriter | None = None
+        try:
+            if self.mode != "refuse":
+                replies, server = await asyncio.open_connection("127.0.0.1", self._target)
+                self._writers.add(server)
+                await asyncio.gather(
+                    self._pump(reader, server, "requests"), self._pump(replies, writer, "replies")
+                )
+        except (OSError, asyncio.CancelledError):
+            pass
+        finally:
+            self._tasks.discard(task)
+            for side in (writer, server):
+                if side is not None:
+                    self._writers.discard(side)
+                    side.transport.abort()
+
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, what: str
+    ) -> None:
+        while data := await reader.read(65536):
+            if what == "requests":
+                self.requests += 1
+            if self.mode == f"drop {what}":
+                continue
+            if self.mode == "reset replies" and what == "replies":
+                raise ConnectionResetError
+            writer.write(data)
+            with suppress(ConnectionError):
+                await writer.drain()
+        raise ConnectionResetError

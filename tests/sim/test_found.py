@@ -8,15 +8,15 @@ from typing import Any, TypeVar
 import pytest
 
 from holdfast.core.acquiring import Terms, acquire_steps
-from holdfast.core.commands import Claim, Granted
-from holdfast.core.contract import Conflict, Entry, Interval, Page, Swapped, exactly
-from holdfast.core.effects import Draw, Effect, Load, Now, Scan, Steps, Swap
+from holdfast.core.commands import Claim, Free, Freed, Granted
+from holdfast.core.contract import Applied, Conflict, Entry, Interval, Page, Swapped, exactly
+from holdfast.core.effects import Apply, Draw, Effect, Load, Now, Scan, Steps, Swap
 from holdfast.core.holds import Attempt, Care, Hold
 from holdfast.core.listing import purge_steps
 from holdfast.core.records import EMPTY, SECOND, Holder, Record, Waiter, last_used
 from holdfast.core.steps import undo_steps
 from holdfast.core.witness import View, Witness
-from holdfast.errors import HoldfastError, OutcomeUnknown
+from holdfast.errors import HoldfastError, OutcomeUnknown, Unsupported
 from holdfast.testing.sim.kinds import KINDS
 
 R = TypeVar("R")
@@ -50,15 +50,15 @@ def test_a_write_that_was_sent_twice_below_us_is_known_to_be_ours() -> None:
 
     def answer(effect: Effect) -> Any:
         if isinstance(effect, Load):
-            return Entry(EMPTY, None, exactly(SECOND))
+            return Entry(EMPTY, None, exactly(SECOND)), 0, 0
         if isinstance(effect, Swap):
             assert effect.record is not None
             landed.append(effect.record)
-            return Conflict(Entry(effect.record, 1, exactly(SECOND)))
+            return Conflict(Entry(effect.record, 1, exactly(SECOND))), 0
         return {Now: 0, Draw: "b1"}.get(type(effect))
 
     attempt = Attempt("k", Claim("t", "me", "exclusive", TTL))
-    hold = play(acquire_steps(Witness(KINDS["server"].facts), attempt, Terms()), answer)
+    hold = play(acquire_steps(Witness(KINDS["server"].facts), attempt, Terms(), 0), answer)
     assert hold.token == "t"
     assert len(landed) == 1
     assert attempt.leftovers() == ("t",)
@@ -99,15 +99,22 @@ def test_purge_leaves_a_holder_alone_that_was_written_without_a_clock() -> None:
         assert not isinstance(effect, Swap)
         return page if isinstance(effect, Scan) else 0
 
-    purged = play(purge_steps(Witness(KINDS["patchy"].facts), "", None, 60 * SECOND), answer)
+    purged = play(purge_steps(Witness(KINDS["server"].facts), "", None, 60 * SECOND), answer)
     assert purged.dropped == 0
+
+
+def test_purge_is_refused_where_a_reading_of_the_clock_may_be_missing() -> None:
+    """After it, a claim without a reading would start the fence at some wall clock."""
+    witness = Witness(KINDS["patchy"].facts)
+    with pytest.raises(Unsupported):
+        play(purge_steps(witness, "", None, 60 * SECOND), lambda effect: None)
 
 
 def test_a_remembered_record_answers_nothing_by_itself() -> None:
     """That our token was freed once says nothing of now: it may have claimed again since."""
     witness = Witness(KINDS["server"].facts)
     witness.read_clock(exactly(SECOND), 0)
-    witness.wrote("k", View(Record(fence=1, freed="t"), 1, exactly(SECOND), 0))
+    witness.wrote("k", View(Record(fence=1, freed="t"), 1, exactly(SECOND), 0), 0)
     place = Waiter("t", "me", "exclusive", TTL, 0, 5 * SECOND, "b")
     there = Entry(Record(fence=1, queue=(place,)), 2, exactly(SECOND))
     written: list[Record | None] = []
@@ -115,8 +122,8 @@ def test_a_remembered_record_answers_nothing_by_itself() -> None:
     def answer(effect: Effect) -> Any:
         if isinstance(effect, Swap):
             written.append(effect.record)
-            return Swapped(3, exactly(SECOND))
-        return {Now: 0, Draw: "b1", Load: there}[type(effect)]
+            return Swapped(3, exactly(SECOND)), 0
+        return {Now: 0, Draw: "b1", Load: (there, 0, 0)}[type(effect)]
 
     attempt = Attempt("k", Claim("t", "me", "exclusive", TTL))
     attempt.touched = True
@@ -133,9 +140,45 @@ def test_a_timeout_is_kept_though_no_write_is_ever_answered() -> None:
             raise OutcomeUnknown
         if isinstance(effect, Now):
             return next(clock)
-        return {Draw: "b1", Load: Entry(EMPTY, None, exactly(SECOND))}.get(type(effect))
+        entry = Entry(EMPTY, None, exactly(SECOND))
+        return {Draw: "b1", Load: (entry, 0, 0)}.get(type(effect))
 
     attempt = Attempt("k", Claim("t", "me", "exclusive", TTL))
+    witness = Witness(KINDS["server"].facts)
     with pytest.raises(OutcomeUnknown):
-        play(acquire_steps(Witness(KINDS["server"].facts), attempt, Terms(5 * SECOND)), answer)
+        play(acquire_steps(witness, attempt, Terms(5 * SECOND), 0), answer)
     assert next(clock) < 20 * SECOND
+
+
+def test_what_was_given_back_is_claimed_again_under_another_token() -> None:
+    """The `Free` of the first token may arrive twice, and must not end the second grant."""
+    clock = iter([2 * TTL, *range(2 * TTL, 3 * TTL, SECOND)])
+    commands: list[Any] = []
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, Apply):
+            assert isinstance(effect.command, (Claim, Free))
+            commands.append(effect.command)
+            holder = Holder(effect.command.token, 1, "me", "exclusive", TTL, 0, TTL, effect.beat)
+            verdict = Freed() if isinstance(effect.command, Free) else Granted(holder)
+            return Applied(verdict, 1, exactly(SECOND)), next(clock)
+        return {Now: 2 * TTL, Draw: f"b{len(commands)}"}.get(type(effect))
+
+    attempt = Attempt("k", Claim("first", "me", "exclusive", TTL))
+    witness = Witness(KINDS["scripted"].facts)
+    hold = play(acquire_steps(witness, attempt, Terms(), 0), answer)
+    assert [type(command) for command in commands] == [Claim, Free, Claim]
+    assert commands[1].token == "first"
+    assert hold.token != "first"
+    assert attempt.leftovers() == (hold.token,)
+
+
+def test_purge_counts_only_what_it_dropped() -> None:
+    """A record that somebody used meanwhile was not dropped."""
+    page = Page((("k", Entry(Record(fence=1, updated_at=1), 1, exactly(10**15))),))
+
+    def answer(effect: Effect) -> Any:
+        return (Conflict(Entry()), 0) if isinstance(effect, Swap) else page
+
+    purged = play(purge_steps(Witness(KINDS["server"].facts), "", None, 60 * SECOND), answer)
+    assert purged.dropped == 0

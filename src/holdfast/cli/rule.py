@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 
 import click
 
@@ -12,6 +13,7 @@ from holdfast.cli.params import DURATION, PREFIX, as_json, option, shared
 from holdfast.cli.session import tell
 from holdfast.cli.terminal import is_terminal
 from holdfast.errors import CorruptRecord
+from holdfast.places import open_place
 from holdfast.sync import Locks
 from holdfast.views import HolderInfo
 
@@ -106,11 +108,16 @@ def purge(ctx: click.Context, prefix: str, older_than: float, json: bool) -> Non
 
 
 @click.command()
+@option("--print", is_flag=True, help="Only print the statements, for a DBA.")
 @shared
 @click.pass_context
-def setup(ctx: click.Context) -> None:
+def setup(ctx: click.Context, print: bool) -> None:
     """Create what the store needs: a file, a table, a script. Harmless to repeat."""
     session = connected(ctx)
+    if print:
+        with closing(open_place(session.place, {})) as store:
+            click.echo(store.ddl(), nl=False)
+        return
     with session.locks() as locks:
         locks.setup()
         click.echo(f"The {locks.facts.name} store at {session.shown_url} is ready.")

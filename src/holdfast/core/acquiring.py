@@ -16,12 +16,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.core.commands import Blocked, Claim, Free, Granted, Mismatch
-from holdfast.core.effects import NOW, Emit, Keep, Sleep, Steps, Wait
+from holdfast.core.effects import NOW, Draw, Emit, Keep, Sleep, Steps, Wait
 from holdfast.core.events import StoreTrouble, Waiting
 from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold
 from holdfast.core.records import SECOND, Holder, Micros
 from holdfast.core.rules import Party
-from holdfast.core.steps import FIRST_PAUSE, LONGEST_PAUSE, apply_steps, as_sure_as_we_are
+from holdfast.core.steps import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    TOKEN_BYTES,
+    apply_steps,
+    as_sure_as_we_are,
+)
 from holdfast.core.witness import View, Witness
 from holdfast.errors import (
     AcquireTimeout,
@@ -152,7 +158,8 @@ def _ride_out_steps(wait: _Wait, terms: Terms, trouble: HoldfastError) -> Steps[
 
 
 def _give_back_steps(witness: Witness, wait: _Wait, now: Micros) -> Steps[None]:
-    """The answer was so slow that the lease ran out on its way."""
+    """The answer was so slow that the lease ran out on its way. What comes next has a token
+    of its own: where `Free` arrives twice, the second one must not end it."""
     attempt = wait.attempt
     yield from apply_steps(witness, attempt, Free(wait.claim.token), now)
     attempt.touched = False
@@ -161,6 +168,8 @@ def _give_back_steps(witness: Witness, wait: _Wait, now: Micros) -> Steps[None]:
             f"The store took longer to answer than the ttl of {wait.claim.ttl / SECOND:g} s: "
             f"the lease on {attempt.key!r} had run out when it came."
         )
+    token = yield from Draw(TOKEN_BYTES)
+    attempt.command = wait.claim = replace(wait.claim, token=token)
 
 
 def _wait_turn_steps(

@@ -15,6 +15,10 @@ from holdfast.errors import Unsupported
 PAGE = 500
 # A dropped record's fence starts again at the clock: stay clear of the clock's doubt.
 SHORTEST_RETENTION: Micros = 60 * SECOND
+_NO_CLOCK = (
+    "This store has no clock that could carry the fence on after its record is dropped: "
+    "leave the records, they are small."
+)
 
 
 class Sighting(Struct, frozen=True):
@@ -81,18 +85,17 @@ def purge_steps(
     witness: Witness, prefix: str, cursor: str | None, retention: Micros
 ) -> Steps[Purged]:
     """Drop the records of a page that nobody has used for the retention time."""
+    if witness.facts.clock == "observed":
+        raise Unsupported(_NO_CLOCK)
     page = yield from Scan(prefix, cursor, PAGE)
     dropped = 0
     for key, entry in page.entries:
         if entry.fault is not None:
             continue
         if entry.now is None:
-            raise Unsupported(
-                "This store has no clock that could carry the fence on after its record is "
-                "dropped: leave the records, they are small."
-            )
+            raise Unsupported(_NO_CLOCK)
         if _long_over(entry.record, entry.now.earliest - retention):
-            outcome = yield from Swap(key, entry.version, None)
+            outcome, _ = yield from Swap(key, entry.version, None)
             dropped += not isinstance(outcome, Conflict)
             witness.forget(key)
     return Purged(dropped, page.cursor)

@@ -72,7 +72,8 @@ def decide(command: Command, record: Record, dead: Dead, stamp: Stamp) -> Decisi
 
 
 def next_fence(record: Record, at: Micros) -> int:
-    """Rule 3."""
+    """Rule 3. The floor is the upper bound of the clock, not some reading of it: a reading
+    may be old, and larger fences may have been given and lost since."""
     return max(record.fence + 1, at)
 
 

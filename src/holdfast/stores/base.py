@@ -82,6 +82,10 @@ class Store(ABC):
     def setup(self) -> None:
         """Create what the store needs; harmless to repeat, also from many processes at once."""
 
+    def ddl(self) -> str:
+        """What `setup` would run, as text for an administrator."""
+        raise Unsupported(f"The {self.facts.name} store has no statements to print.")
+
     def close(self) -> None:
         """Let go of connections. Waiting calls return."""
 

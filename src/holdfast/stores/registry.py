@@ -17,62 +17,79 @@ ENTRY_POINTS = "holdfast.stores"
 
 BUILT_IN: dict[str, str] = {
     "memory": "holdfast.stores.memory:MemoryStore",
+    "mysql": "holdfast.stores.sql:SQLStore",
     "null": "holdfast.stores.null:NullStore",
+    "postgresql": "holdfast.stores.sql:SQLStore",
+    "redis": "holdfast.stores.redis:RedisStore",
+    "redis+cluster": "holdfast.stores.redis:RedisStore",
+    "redis+sentinel": "holdfast.stores.redis:RedisStore",
     "sqlite": "holdfast.stores.sqlite:SQLiteStore",
-    **dict.fromkeys(
-        (
-            "redis", "rediss", "valkey", "valkeys", "unix", "redis+sentinel", "rediss+sentinel",
-            "redis+cluster", "rediss+cluster",
-        ),
-        "holdfast.stores.redis:RedisStore",
-    ),
-}  # fmt: skip
+}
+
+# Other spellings of the same.
+ALIASES: dict[str, str] = {
+    "mariadb": "mysql",
+    "mariadb+pymysql": "mysql",
+    "mysql+pymysql": "mysql",
+    "postgres": "postgresql",
+    "postgresql+psycopg": "postgresql",
+    "rediss": "redis",
+    "rediss+cluster": "redis+cluster",
+    "rediss+sentinel": "redis+sentinel",
+    "unix": "redis",
+    "valkey": "redis",
+    "valkeys": "redis",
+}
+
+# Whose objects can be opened too, by the top-level module of their class. The store has a
+# classmethod `from_object(object, **options)`.
+ADOPTERS: dict[str, str] = {
+    "redis": "holdfast.stores.redis:RedisStore",
+    "sqlalchemy": "holdfast.stores.sql:SQLStore",
+}
 
 # The extra that brings the driver of a store: `pip install 'holdfast[extra]'`.
 EXTRAS: dict[str, str] = {
-    scheme: "redis" for scheme, target in BUILT_IN.items() if ".redis:" in target
-}
-
-# Objects of other libraries that stand for a store, by the library that their class is from.
-ADOPTERS: dict[str, str] = {
-    "redis": "holdfast.stores.redis:RedisStore",
+    "mysql": "mysql",
+    "postgresql": "postgres",
+    "redis": "redis",
+    "redis+cluster": "redis",
+    "redis+sentinel": "redis",
 }
 
 
 def open_store(url: Any, **options: Any) -> Store:
-    """Open the store at this URL, or behind a client that exists; a store is taken as it is."""
+    """Open the store at this URL, or on this object of a driver (`ADOPTERS`).
+
+    An open store is taken as it is.
+    """
     if isinstance(url, Store):
         return url
     if not isinstance(url, str):
         return _adopt(url, options)
     parsed = parse(url)
-    return _store_class(parsed.scheme).from_url(parsed, **options)
+    scheme = ALIASES.get(parsed.scheme, parsed.scheme)
+    return _store_class(scheme).from_url(parsed, **options)
 
 
-def _adopt(thing: Any, options: dict[str, Any]) -> Store:
-    for base in type(thing).__mro__:
-        target = ADOPTERS.get(base.__module__.partition(".")[0])
+def _adopt(found: Any, options: dict[str, Any]) -> Store:
+    for kind in type(found).__mro__:
+        target = ADOPTERS.get(kind.__module__.partition(".")[0])
         if target is not None:
-            adopter: Any = _imported(target)
-            return cast("Store", adopter.from_object(thing, **options))
-    raise BadURL(f"A store is named by its URL, not by a {type(thing).__name__}.")
-
-
-def _imported(target: str) -> Any:
-    module, _, name = target.partition(":")
-    return getattr(import_module(module), name)
+            return cast("Store", _named(target).from_object(found, **options))
+    raise BadURL(f"A store is named by its URL, not by a {type(found).__name__}.")
 
 
 def schemes() -> list[str]:
     """All URL schemes that can be opened here."""
-    return sorted({*BUILT_IN, *(point.name for point in _entry_points())})
+    return sorted({*BUILT_IN, *ALIASES, *(point.name for point in _entry_points())})
 
 
 def _store_class(scheme: str) -> type[Store]:
     target = BUILT_IN.get(scheme)
     try:
         if target is not None:
-            return cast("type[Store]", _imported(target))
+            return cast("type[Store]", _named(target))
         for point in _entry_points():
             if point.name == scheme:
                 return cast("type[Store]", point.load())
@@ -81,6 +98,11 @@ def _store_class(scheme: str) -> type[Store]:
         what = f"pip install 'holdfast[{extra}]'" if extra else f"install {exc.name}"
         raise MissingDriver(f"The {scheme} store needs {exc.name}: {what}") from exc
     raise BadURL(f"There is no store for {scheme}: URLs. Known are {', '.join(schemes())}.")
+
+
+def _named(target: str) -> Any:
+    module, _, name = target.partition(":")
+    return getattr(import_module(module), name)
 
 
 def _entry_points() -> Any:

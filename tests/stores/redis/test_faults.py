@@ -31,6 +31,12 @@ def proxy(server: RedisServer) -> Iterator[Proxy]:
         yield between
 
 
+def cut(proxy: Proxy) -> None:
+    """Cut all connections, and let nobody in."""
+    proxy.mode = "refuse"
+    proxy.cut()
+
+
 def wait_until(condition: Any, seconds: float = 20.0) -> None:
     """Wait until something is true."""
     ends_at = time.monotonic() + seconds
@@ -53,11 +59,11 @@ def test_lost_reply_is_an_unknown_outcome(proxy: Proxy, key: str) -> None:
         for command, _ in commands:
             store.apply(f"{key}-warm", command, "b")  # or the lost reply would be NOSCRIPT
         for number, (command, verdict) in enumerate(commands):
-            proxy.set("drop replies")
+            proxy.mode = "drop replies"
             with pytest.raises(OutcomeUnknown) as caught:
                 store.apply(key, command, f"lost{number}")
             assert isinstance(caught.value.__cause__, TimeoutError)
-            proxy.set("pass")
+            proxy.mode = "pass"
             before = store.load(key)
             applied = store.apply(key, command, f"again{number}")
             assert isinstance(applied.verdict, verdict), command
@@ -71,16 +77,16 @@ def test_lost_request_is_an_unknown_outcome(proxy: Proxy, key: str) -> None:
     """A command that never arrives is not known to have failed, and was not done."""
     with closing(open_store(f"redis://127.0.0.1:{proxy.port}?{QUICK}")) as store:
         store.load(key)
-        proxy.set("drop requests")
+        proxy.mode = "drop requests"
         with pytest.raises(OutcomeUnknown):
             store.apply(key, CLAIM, "b")
-        proxy.set("pass")
+        proxy.mode = "pass"
         assert store.load(key).version is None
 
 
 def test_no_connection_means_not_done(proxy: Proxy, key: str) -> None:
     """A server that accepts nobody is unavailable: surely nothing was done."""
-    proxy.set("reset")
+    cut(proxy)
     with closing(open_store(f"redis://127.0.0.1:{proxy.port}?{QUICK}")) as store:
         with pytest.raises(Unavailable):
             store.apply(key, CLAIM, "b")
@@ -93,14 +99,14 @@ def test_async_outcomes(proxy: Proxy, key: str) -> None:
         store = open_store(f"redis://127.0.0.1:{proxy.port}?{QUICK}").to_async()
         await store.load(key)
         await store.apply(f"{key}-warm", CLAIM, "b")
-        proxy.set("drop replies")
+        proxy.mode = "drop replies"
         calls = [store.apply(key, CLAIM, f"b{i}") for i in range(3)]
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown] * 3
-        proxy.set("reset")
+        cut(proxy)
         with pytest.raises(Unavailable):
             await store.apply(key, CLAIM, "c")
-        proxy.set("pass")
+        proxy.mode = "pass"
         applied = await store.apply(key, CLAIM, "d")
         assert isinstance(applied.verdict, Granted)
         assert applied.verdict.holder.beat == "b0"
@@ -125,8 +131,8 @@ def test_lease_through_lost_replies(proxy: Proxy, server: RedisServer, key: str)
 
 def lose_for(proxy: Proxy, seconds: float) -> None:
     """Lose replies for a while."""
-    proxy.set("drop replies")
-    threading.Timer(seconds, proxy.set, ["pass"]).start()
+    proxy.mode = "drop replies"
+    threading.Timer(seconds, setattr, [proxy, "mode", "pass"]).start()
 
 
 # --- a server that goes and comes back ------------------------------------------------------
@@ -215,9 +221,9 @@ def test_wake_up_after_the_listener_was_cut_off(
         lease = other.acquire(key, ttl=300)
         thread, got = start_waiting(face, f"redis://127.0.0.1:{proxy.port}", key)
         time.sleep(0.3)
-        proxy.set("reset")
+        cut(proxy)
         time.sleep(0.1)
-        proxy.set("pass")
+        proxy.mode = "pass"
         time.sleep(0.3)
         lease.release()
         thread.join(10)

@@ -589,6 +589,9 @@ async def fence_grows_when_the_record_was_dropped(world: World) -> None:
         async with world.locks("fresh").acquire(key) as lease:
             fences.append(lease.fence)
         entry = store.load(key)
+        while entry.now is not None and entry.now.earliest <= lease.fence:  # as purge does
+            await world.pass_time(0.01)
+            entry = store.load(key)
         assert not isinstance(store.swap(key, entry.version, None), Conflict)
         async with locks.acquire(key) as lease:
             fences.append(lease.fence)

@@ -162,6 +162,11 @@ class SimClient:
         if hold.end("lost", why):
             self._lost(hold)
 
+    def look_around(self) -> None:
+        """Somebody here asks of every lease whether it is still held."""
+        for belief in list(self.beliefs.values()):
+            self.world.look(belief)
+
     def extended(self, hold: Hold) -> None:
         """A renewal went through."""
         belief = self.beliefs.get(hold)
@@ -189,6 +194,9 @@ class SimClient:
         if next_at is None:
             return
         t = max(self.clock.reaches(next_at), self.world.t)
+        late = self.world.plan.watch_late
+        if late:
+            t = -(-t // late) * late
         if self._wakes_at is None or t < self._wakes_at:
             self._wakes_at = t
             self.at(t, self._watch, t)

@@ -58,7 +58,7 @@ class Scope:
     fair: bool | None = None
     faults: int = 1
     slow: int = 1  # how often time may pass while a request is under way
-    depth: int = 14
+    depth: int = 10
 
 
 SCOPES = (
@@ -66,9 +66,9 @@ SCOPES = (
     Scope("two try, without a clock", store="observed"),
     Scope("two try, clock of whole seconds", store="seconds"),
     Scope("two try, whole commands", store="scripted"),
-    Scope("one waits for the other", timeout=3 * TTL, depth=12),
+    Scope("one waits for the other", timeout=3 * TTL),
     Scope("a writer waits for a reader, fairly", "server", ("shared", "exclusive"), 3 * TTL, True),
-    Scope("one waits, without a clock", store="observed", timeout=3 * TTL, depth=12),
+    Scope("one waits, without a clock", store="observed", timeout=3 * TTL),
 )
 
 
@@ -112,12 +112,13 @@ class Chooser:
 class Pending:
     """A request on its way there or back."""
 
-    __slots__ = ("answer", "answered", "effect", "epoch", "process")
+    __slots__ = ("answer", "answered", "effect", "epoch", "process", "sent")
 
-    def __init__(self, process: Process, effect: Any) -> None:
+    def __init__(self, process: Process, effect: Any, sent: int) -> None:
         self.process = process
         self.epoch = process.epoch
         self.effect = effect
+        self.sent = sent
         self.answered = False
         self.answer: Any = None
 
@@ -134,10 +135,10 @@ class StillNetwork(Network):
         super().__init__(world)
         self._small = world
 
-    def send(self, process: Process, effect: Any) -> None:
+    def send(self, process: Process, effect: Any, sent: int) -> None:
         """Put it on its way."""
         self._small.note(process.client, "sends", effect)
-        self._small.pending.append(Pending(process, effect))
+        self._small.pending.append(Pending(process, effect, sent))
 
     def wait(self, process: Process, effect: Wait) -> None:
         """Until rung, or until time has passed."""
@@ -159,6 +160,7 @@ class SmallWorld(World):
         options = Options(0, store=scope.store, clients=2, keys=1)
         plan = make_plan(options)
         plan.workers, plan.preempts, plan.cancels = 1, 0.0, 0.0
+        plan.watch_late = 0
         plan.ttls, plan.fates, plan.jitter, plan.beats_per_second = (TTL,), (), 0, None
         super().__init__(options, [checker() for checker in _SAFETY], plan=plan, record=True)
         self.preempts = 0.0
@@ -197,7 +199,7 @@ class SmallWorld(World):
     def _script(self, client: SimClient, op: Op, mode: Mode) -> Script[None]:
         attempt = claim(op, "a", TTL, mode, None)
         terms = Terms(self._scope.timeout, self._scope.fair, 10 * SECOND, Care(keep=False))
-        steps = acquire_steps(client.witness, attempt, terms)
+        steps = acquire_steps(client.witness, attempt, terms, client.now())
         belief = yield from enter(client, op, attempt, steps)
         if belief is not None:
             self.look(belief)
@@ -237,7 +239,7 @@ class SmallWorld(World):
 
     def _deliver(self, pending: Pending) -> None:
         self.pending.remove(pending)
-        pending.process.wake(pending.epoch, pending.answer)
+        pending.process.reply(pending.epoch, pending.effect, pending.sent, pending.answer)
 
     def _give_up(self, pending: Pending) -> None:
         """Its sender gives up; a reply is lost, a request may still arrive."""

@@ -37,7 +37,7 @@ class StoreKind:
     @property
     def facts(self) -> Facts:
         """The same as a store would say it to the core."""
-        source: ClockSource = "observed" if self.clock == "none" else "store"
+        source: ClockSource = "store" if self.always_tells_time else "observed"
         return Facts(
             name=self.name,
             linearizable=self.compares and not self.replicated,
@@ -57,7 +57,7 @@ KINDS: Final = {
         StoreKind("server", "SQL: linearizable, with a clock of its own", batch=8),
         StoreKind("scripted", "Redis: whole commands in one trip", scripted=True),
         StoreKind("observed", "no usable clock: a silent holder is watched", "none", batch=4),
-        StoreKind("seconds", "a Date header: whole seconds", "seconds", push=False),
+        StoreKind("seconds", "a Date header: whole seconds", "seconds", push=False, batch=8),
         StoreKind("patchy", "a Date header that is missing at times", "patchy", push=False),
         StoreKind("last-writer", "a blob store without conditions", compares=False, push=False),
         StoreKind("failover", "SQL with asynchronous replicas", replicated=True, batch=8),

@@ -11,8 +11,9 @@ a belief depends on what was done to it, and the ledger keeps that as narrowly a
     believers only who did not ask for it.
  2. *Shaken*: a failover took back a write of this token.
 
-A *ghost* is a token of which a write landed after its sender had given up on it: it may
-stand in the record although its sender rightly says that it has nothing. Its ttl ends it.
+A *ghost* is a token of which a write landed after its sender had given up on it, or which a
+failover brought back: it may stand in the record although its sender rightly says that it
+has nothing. Its ttl ends it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.core.holds import Hold
-from holdfast.core.records import EMPTY, Holder, Record
+from holdfast.core.records import EMPTY, Holder, Record, Waiter
 from holdfast.testing.sim.checker import HOOKS, Checker
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Belief:
         )
 
     def __str__(self) -> str:
-        return f"{self.client.name}'s {self.hold.mode} lease on {self.hold.key}"
+        return f"{self.client.name}'s {self.hold.holder.mode} lease on {self.hold.key}"
 
 
 class Landing:
@@ -161,7 +162,8 @@ class Ledger:
         """A write was carried out."""
         t = self.world.t
         landing = Landing(key, before, record, op, t, late)
-        for party in (*landing.after.holders, *landing.after.queue):
+        parties: tuple[Holder | Waiter, ...] = (*landing.after.holders, *landing.after.queue)
+        for party in parties:
             self.landed_at.setdefault((party.token, party.beat), t)
         if late:
             self.ghosts.update(op.tokens)
@@ -173,7 +175,9 @@ class Ledger:
             hook(landing)
 
     def rolled_back(self, lost: Record, restored: Record) -> None:
-        """A failover took writes back."""
+        """A failover took writes back: who was let go may be there again."""
+        self.ghosts.update(holder.token for holder in restored.holders)
+        self.ghosts.update(waiter.token for waiter in restored.queue)
         kept = {(holder.token, holder.beat) for holder in restored.holders}
         for holder in lost.holders:
             if (holder.token, holder.beat) not in kept:
@@ -184,5 +188,5 @@ class Ledger:
             return
         self._ended_by[token] = op
         for belief in self.on(key):
-            if belief.hold.token == token and not (belief.client is op.client and op.ends(belief)):
+            if belief.hold.token == token and belief.op is not op and not op.ends(belief):
                 belief.revoked = True

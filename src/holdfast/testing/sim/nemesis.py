@@ -76,6 +76,7 @@ class Nemesis:
         since = world.t - int(rng.random() * self._plan.longest_ttl)
         until = world.t + self._plan.clock_reach + int(rng.random() * self._plan.longest_ttl)
         lost = world.store.fail_over(since)
+        world.store.takes_over_at = until
         self._go_down(until)
         world.note(None, f"{label} failover, writes lost", lost)
 

@@ -16,18 +16,21 @@ if TYPE_CHECKING:
     from holdfast.testing.sim.process import Process
     from holdfast.testing.sim.world import World
 
-POLL_EVERY = 200_000
+POLL_EVERY = 400_000
 
 
 class Request:
     """A request on its way."""
 
-    __slots__ = ("effect", "epoch", "fate", "gives_up_at", "process", "ran", "settled")
+    __slots__ = ("effect", "epoch", "fate", "gives_up_at", "process", "ran", "sent", "settled")
 
-    def __init__(self, process: Process, effect: Any, fate: str, gives_up_at: int) -> None:
+    def __init__(
+        self, process: Process, effect: Any, sent: int, fate: str, gives_up_at: int
+    ) -> None:
         self.process = process
         self.epoch = process.epoch
         self.effect = effect
+        self.sent = sent
         self.fate = fate
         self.gives_up_at = gives_up_at
         self.ran = False  # it was carried out at least once
@@ -61,13 +64,14 @@ class Network:
 
     # --- requests -----------------------------------------------------------------------------
 
-    def send(self, process: Process, effect: Any) -> None:
-        """Send a request; its process will be woken with the answer, or with an error."""
+    def send(self, process: Process, effect: Any, sent: int) -> None:
+        """Send a request, stamped with its client's time; its process will be woken with
+        the answer, or with an error."""
         world, client, rng = self._world, process.client, process.op.rng
         t = world.t
         process.op.requests += 1
         fate = self._fate(rng.random()) if self._worst else ""
-        request = Request(process, effect, fate, t + self._plan.request_timeout)
+        request = Request(process, effect, sent, fate, t + self._plan.request_timeout)
         world.note(client, "sends", effect)
         if fate:
             client.trouble_until(request.gives_up_at)
@@ -132,9 +136,12 @@ class Network:
         if client.cut_until > self._world.t or sent < self._cut:
             self._time_out(request)
         elif client.paused_until > self._world.t:
-            client.at(self._world.t, process.wake, request.epoch, answer)
+            client.at(self._world.t, self._hand_in, request, answer)
         elif not client.dead:
-            process.wake(request.epoch, answer)
+            self._hand_in(request, answer)
+
+    def _hand_in(self, request: Request, answer: Any) -> None:
+        request.process.reply(request.epoch, request.effect, request.sent, answer)
 
     # --- when it fails ------------------------------------------------------------------------
 
@@ -167,7 +174,10 @@ class Network:
     def _tell(self, request: Request, answer: Any, trouble: HoldfastError | None) -> None:
         process = request.process
         self._world.note(process.client, "fails", trouble)
-        process.wake(request.epoch, answer, trouble)
+        if trouble is None:
+            self._hand_in(request, answer)
+        else:
+            process.wake(request.epoch, None, trouble)
 
     # --- waiting ------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from holdfast.core.holds import Attempt, Hold
+from holdfast.core.steps import TOKEN_BYTES
 
 if TYPE_CHECKING:
     from holdfast.testing.sim.client import SimClient
@@ -42,8 +43,11 @@ class Op:
         return f"{self.label} ({self.kind})"
 
     def draw(self, size: int) -> str:
-        """Bytes that look random, as hex."""
-        return f"{self.rng.getrandbits(8 * size):0{2 * size}x}"
+        """Bytes that look random, as hex. Whoever draws a token may write about it."""
+        drawn = f"{self.rng.getrandbits(8 * size):0{2 * size}x}"
+        if size == TOKEN_BYTES:
+            self.tokens.add(drawn)
+        return drawn
 
     def ends(self, belief: Belief) -> bool:
         """Whether it is by this operation that its own party gives a belief up."""

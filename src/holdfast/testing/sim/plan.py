@@ -40,7 +40,7 @@ INCIDENTS: Final = (
 EVERYWHERE: Final = ("reordering", "cancel", "preempt")
 FAULTS: Final = REQUEST_FAULTS + INCIDENTS + EVERYWHERE
 
-DEFAULT_STEPS = 260
+DEFAULT_STEPS = 220
 TTLS: Final = (300_000, 800_000, 2 * SECOND, 5 * SECOND)
 TIMEOUTS: Final = (100_000, 400_000, 1 * SECOND, 2 * SECOND)
 _PLAN, _RATES = 1, 2
@@ -96,7 +96,9 @@ class Plan:
     cancels: float
     preempts: float
     beats_per_second: float | None
+    watch_late: Micros  # how late the watch of a keeper may be; then beats share a trip
     contention: bool  # everybody wants the same thing
+    bundles: bool  # most want several keys for long, so that their beats can share a trip
     faults: tuple[str, ...] = field(default=())
 
     @property
@@ -142,10 +144,15 @@ def make_plan(options: Options) -> Plan:
         fates=(),
         incidents=(),
         cancels=0.15,
-        preempts=0.01,
+        preempts=0.03,
         beats_per_second=rng.choice((None, None, None, 50.0)),
+        watch_late=rng.choice((0, ttls[0] // 6)),
         contention=rng.random() < 0.4,
+        bundles=rng.random() < 0.3,
     )
+    if plan.bundles:
+        plan.watch_late = ttls[0] // 6
+        plan.keys = plan.keys if options.keys else tuple("abcdef")
     on = {name: weight for name, weight in swarm.items() if name not in options.without}
     return _with_faults(plan, on)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.core.effects import Draw, Emit, Keep, Now, Sleep, Steps, Wait, Wall
+from holdfast.core.effects import Draw, Emit, Keep, Load, Now, Scan, Sleep, Steps, Wait, Wall
 from holdfast.errors import HoldfastError
 from holdfast.testing.sim.checker import Violation
 
@@ -112,9 +112,7 @@ class Process:
             if kind is Now:
                 answer = client.clock.at(world.t)
                 if world.preempts and op.rng.random() < world.preempts:
-                    until = client.trouble_until(world.t + world.pause_length(op.rng))
-                    client.stood_still_until = max(client.stood_still_until, until)
-                    client.at(until, self.wake, self.epoch, answer)
+                    client.at(self._stall(), self.wake, self.epoch, answer)
                     return
             elif kind is Draw:
                 answer = op.draw(effect.size)
@@ -138,8 +136,39 @@ class Process:
             client.at(client.later(effect.duration), self.wake, epoch)
         elif kind is Wait:
             world.network.wait(self, effect)
+        elif world.preempts and self.op.rng.random() < world.preempts:
+            client.at(self._stall(), self._send, epoch, effect, client.now())
         else:
-            world.network.send(self, effect)
+            world.network.send(self, effect, client.now())
+
+    def _send(self, epoch: int, effect: Any, sent: int) -> None:
+        if epoch == self.epoch and self.stack:
+            self.client.world.network.send(self, effect, sent)
+
+    def reply(self, epoch: int, effect: Any, sent: int, answer: Any) -> None:
+        """A store's answer comes: stamp it as a driver does, and go on, if not at once."""
+        client = self.client
+        world, kind = client.world, type(effect)
+        if kind is Load:
+            answer = answer, sent, client.now()
+        elif kind is not Scan:
+            answer = answer, client.now()
+        if world.preempts and self.op.rng.random() < world.preempts:
+            client.at(self._stall(), self.wake, epoch, answer)
+        else:
+            self.wake(epoch, answer)
+
+    def _stall(self) -> int:
+        """This thread stands still; until when. Others of its client look around meanwhile."""
+        client = self.client
+        world, rng = client.world, self.op.rng
+        until = client.trouble_until(world.t + world.pause_length(rng))
+        client.stood_still_until = max(client.stood_still_until, until)
+        if rng.random() < 0.5:  # and so does the watch, for a little longer
+            longer = until + int(rng.random() * world.plan.longest_ttl // 4)
+            client.starved_until = client.trouble_until(longer, client.starved_until)
+        client.at(until, client.look_around)
+        return until
 
     def _cancelled(self, effect: Any) -> bool:
         """Interrupt here; or, if a request is about to leave, perhaps a little later."""

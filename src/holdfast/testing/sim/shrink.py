@@ -32,7 +32,8 @@ class Shrinker:
         """The shortest run found that breaks the same rule."""
         shorter = True
         while shorter and self.runs < MOST_RUNS:
-            shorter = any([self._try(candidate) for candidate in self._candidates()])
+            kept = [self._try(candidate) for candidate in self._candidates()]
+            shorter = any(kept)
         self._try(self.options.but(steps=self._world(self.options).effects))
         return self.options
 
@@ -54,9 +55,7 @@ class Shrinker:
         log = self._world(self.options).log or []
         labels = [str(detail).split()[0] for _, _, what, detail in log if what == "starts"]
         labels += [what.split()[0] for _, _, what, _ in log if what[:1] == "n" and " " in what]
-        return [
-            label for label in dict.fromkeys(reversed(labels)) if "." in label or label[0] == "n"
-        ]
+        return list(dict.fromkeys(reversed(labels)))
 
     def _try(self, candidate: Options) -> bool:
         """Keep a candidate if it breaks the same rule (whatever else may have gone before)."""

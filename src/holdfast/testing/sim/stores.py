@@ -34,6 +34,7 @@ class StoreModel:
         self.clock = clock
         self.t = 0
         self.down_until = 0
+        self.takes_over_at = 0  # a failover is not over before, even if all else is healed
         self.stalled_until = 0  # writes are not answered
         self.stalled_writes_are_lost = False
         self._rng = rng

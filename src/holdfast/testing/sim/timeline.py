@@ -17,7 +17,6 @@ from holdfast.testing.sim.ledger import Landing
 from holdfast.testing.sim.ops import Op
 from holdfast.testing.sim.plan import Plan
 
-_LANE = 34
 _SHORT = 4
 
 
@@ -51,7 +50,7 @@ def _line(t: int, who: str, what: str, detail: Any, clients: int) -> str:
 def _say(detail: Any) -> str:
     say = _WORDS.get(type(detail))
     if say is not None:
-        return say(detail)
+        return str(say(detail))
     if detail is None:
         return ""
     if isinstance(detail, BaseException):
@@ -62,8 +61,9 @@ def _say(detail: Any) -> str:
 def _holder(holder: Holder) -> str:
     offered = " offered" if holder.offered else ""
     return (
-        f"{holder.owner}:{holder.token[:_SHORT]} {holder.mode}{offered} fence={holder.fence % 10**9}"
-        f" expires={holder.expires_at % 10**9} beat={holder.beat[:_SHORT]}"
+        f"{holder.owner}:{holder.token[:_SHORT]} {holder.mode}{offered} "
+        f"fence={holder.fence % 10**9} expires={holder.expires_at % 10**9} "
+        f"beat={holder.beat[:_SHORT]}"
     )
 
 
@@ -85,7 +85,7 @@ def _landing(landing: Landing) -> str:
 
 def _hold(hold: Hold) -> str:
     why = f", {hold.why}" if hold.why else ""
-    return f"{hold.key}:{hold.token[:_SHORT]} {hold.mode} fence={hold.fence % 10**9}{why}"
+    return f"{hold.key}:{hold.token[:_SHORT]} {hold.holder.mode} fence={hold.fence % 10**9}{why}"
 
 
 def _command(command: commands.Command) -> str:

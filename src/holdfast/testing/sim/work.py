@@ -16,6 +16,7 @@ from holdfast.core.holds import Attempt, Care, Hold
 from holdfast.core.listing import list_steps, purge_steps
 from holdfast.core.records import SECOND, Mode
 from holdfast.core.steps import (
+    BEAT_BYTES,
     TOKEN_BYTES,
     enter_steps,
     evict_steps,
@@ -42,9 +43,8 @@ PATIENCE = 5 * SECOND
 
 def claim(op: Op, key: str, ttl: int, mode: Mode, limit: int | None) -> Attempt:
     """An attempt with a token of its own."""
-    token = op.draw(TOKEN_BYTES)
-    op.tokens.add(token)
-    attempt = Attempt(key, Claim(token, op.client.name, mode, ttl, limit))
+    command = Claim(op.draw(TOKEN_BYTES), op.client.name, mode, ttl, limit)
+    attempt = Attempt(key, command, op.draw(BEAT_BYTES))
     op.attempts.append(attempt)
     return attempt
 
@@ -105,13 +105,14 @@ def release(client: SimClient, op: Op, belief: Belief) -> Script[None]:
     """Give a lease back."""
     hold = belief.hold
     op.ending = hold
-    if not client.end(hold, "released", "released") or not hold.may_release:
+    if not client.end(hold, "released", "released") or not hold.care.may_release:
         return
     op.tokens.add(hold.token)
     attempt = Attempt(hold.key, Free(hold.token))
     attempt.touched = True
+    now = client.now()
     try:
-        yield from run(release_steps(client.witness, attempt, client.now() + PATIENCE))
+        yield from run(release_steps(client.witness, attempt, now, now + PATIENCE))
     except HoldfastError:
         return
     except Interrupted:
@@ -125,7 +126,7 @@ def hand_over(client: SimClient, op: Op, belief: Belief) -> Script[None]:
     if not hold.valid(client.now()):
         return
     ticket = Ticket(hold.key, op.draw(TOKEN_BYTES), hold.fence, hold.ttl)
-    op.tokens.update((hold.token, ticket.token))
+    op.tokens.add(hold.token)
     attempt = Attempt(hold.key, Offer(hold.token, ticket.token, hold.ttl))
     attempt.touched = True
     op.ending = hold
@@ -170,11 +171,11 @@ def pick_kind(client: SimClient, op: Op) -> str:
         return "take"
     if throw < 0.22 and world.shared:
         return "join"
-    if throw < 0.38 and len(world.plan.keys) > 1:
+    if throw < (0.85 if world.plan.bundles else 0.38) and len(world.plan.keys) > 1:
         return "all"
     if throw < 0.42:
         return "evict"
-    if throw < 0.45 and world.plan.kind.clock != "none":
+    if throw < 0.45 and world.plan.kind.always_tells_time:
         return "purge"
     return "list" if throw < 0.47 else "hold"
 
@@ -184,7 +185,7 @@ def _hold(client: SimClient, op: Op) -> Script[None]:
     key = plan.keys[int(rng.random() * len(plan.keys))]
     mode, limit = _mode(client, op)
     attempt = claim(op, key, rng.choice(plan.ttls), mode, limit)
-    steps = acquire_steps(client.witness, attempt, _terms(client, op))
+    steps = acquire_steps(client.witness, attempt, _terms(client, op), client.now())
     belief = yield from enter(client, op, attempt, steps)
     if belief is not None:
         yield from _use(client, op, [belief])
@@ -195,9 +196,8 @@ def _all(client: SimClient, op: Op) -> Script[None]:
     keys = list(plan.keys)
     rng.shuffle(keys)
     ttl = rng.choice(plan.ttls)
-    attempts = [
-        claim(op, key, ttl, *_mode(client, op)) for key in keys[: 2 + int(rng.random() * 2)]
-    ]
+    wanted = keys[: 2 + int(rng.random() * 2)]
+    attempts = [claim(op, key, ttl, *_mode(client, op)) for key in wanted]
     beliefs = yield from acquire_all(client, op, attempts, _terms(client, op))
     if beliefs:
         yield from _use(client, op, beliefs)
@@ -209,7 +209,7 @@ def _take(client: SimClient, op: Op) -> Script[None]:
     if rng.random() < 0.8:
         offered.remove(ticket)
     token = op.draw(TOKEN_BYTES)
-    op.tokens.update((token, ticket.token))
+    op.tokens.add(ticket.token)
     attempt = Attempt(ticket.key, Take(ticket.token, token, client.name, ticket.ttl))
     op.attempts.append(attempt)
     steps = enter_steps(client.witness, attempt, Care(), client.now() + PATIENCE)
@@ -291,7 +291,7 @@ def _hold_on(client: SimClient, op: Op, beliefs: list[Belief]) -> Script[None]:
 def _body(client: SimClient, op: Op, beliefs: list[Belief]) -> Script[None]:
     rng, world = op.rng, client.world
     ttl = beliefs[0].hold.ttl
-    long = rng.random() < 0.5
+    long = rng.random() < (0.9 if world.plan.bundles else 0.5)
     for _ in range(1 + int(rng.random() * (4 if long else 1))):
         for belief in beliefs:
             world.look(belief)

@@ -135,8 +135,10 @@ class World:
         do(*args)
 
     def pause_length(self, rng: Random) -> int:
-        """For how long something stands still: often for longer than a ttl."""
-        return int(rng.random() * self.plan.longest_stall)
+        """For how long something stands still: about a ttl, or far longer than one."""
+        if rng.random() < 0.5:
+            return int(rng.random() * self.plan.longest_stall)
+        return int((0.5 + rng.random() * 0.6) * self.plan.ttls[0])
 
     # --- the run ------------------------------------------------------------------------------
 
@@ -166,7 +168,7 @@ class World:
         self.healing = True
         self.preempts = 0.0
         self.network.heal()
-        self.store.down_until = min(self.store.down_until, self.t)
+        self.store.down_until = min(self.store.down_until, max(self.t, self.store.takes_over_at))
         self.store.stalled_until = min(self.store.stalled_until, self.t)
         for client in self.clients:
             client.heal()

@@ -42,7 +42,7 @@ class Leaks(Checker):
         self._open = len(world.plan.keys)
         for number, key in enumerate(world.plan.keys):
             self._probe(number, key)
-        ends_at = world.t + bound(world.plan, 0)
+        ends_at = max(world.t, world.store.down_until) + bound(world.plan, 0)
         world.run_while(lambda: self._open > 0 and world.t <= ends_at)
         if self._open:
             records = {key: world.store.record(key) for key in world.plan.keys}
@@ -55,7 +55,8 @@ class Leaks(Checker):
 
         def script() -> Script[None]:
             attempt = claim(op, key, world.plan.longest_ttl, "exclusive", None)
-            yield from enter(client, op, attempt, acquire_steps(client.witness, attempt, Terms()))
+            steps = acquire_steps(client.witness, attempt, Terms(), client.now())
+            yield from enter(client, op, attempt, steps)
 
         client.start(op, script(), self._got)
 

@@ -44,9 +44,10 @@ class LossIsTold(Checker):
         hold, client, t = belief.hold, belief.client, self.world.t
         if hold.state != "held" or client.dead:
             return
-        free_since = max(client.impeded_until, belief.since) + AT_ONCE
-        if t > max(client.clock.reaches(hold.deadline) + AT_ONCE, free_since):
+        soon = AT_ONCE + self.world.plan.watch_late
+        free_since = max(client.impeded_until, belief.since) + soon
+        if t > max(client.clock.reaches(hold.deadline) + soon, free_since):
             raise self.broken(f"the deadline of {belief} has passed, and nobody was told")
-        danger_at = client.clock.reaches(hold.renewed + 2 * hold.ttl // 3) + AT_ONCE
-        if hold.keep and not belief.danger and t > max(danger_at, free_since):
+        danger_at = client.clock.reaches(hold.renewed + 2 * hold.ttl // 3) + soon
+        if hold.care.keep and not belief.danger and t > max(danger_at, free_since):
             raise self.broken(f"{belief} is in danger, and nobody was told")

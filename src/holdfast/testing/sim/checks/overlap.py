@@ -22,12 +22,15 @@ def fit_together(holds: Sequence[Hold]) -> bool:
     tokens = {hold.token: hold for hold in holds}
     if len(tokens) <= 1:
         return True
-    modes = {hold.mode for hold in tokens.values()}
+    modes = {hold.holder.mode for hold in tokens.values()}
     if modes == {"shared"}:
         return True
     if modes != {"counted"}:
         return False
-    return all(hold.limit is not None and len(tokens) <= hold.limit for hold in tokens.values())
+    return all(
+        hold.holder.limit is not None and len(tokens) <= hold.holder.limit
+        for hold in tokens.values()
+    )
 
 
 class Overlap(Checker):

@@ -3,7 +3,8 @@
 The bound, for P operations under way: what a dead party can still hold up (the longest
 delay of a request that is on its way, then a ttl, as the slowest clock counts it, and the
 doubt of the store's clock, twice), what a client may sleep after trouble before it tries
-again or a thread stands still, and a turn for each: its hold, its release, and the pause of a waiter who only polls.
+again or a thread stands still, and a turn for each: its hold, its release, and the pause of
+a waiter who only polls.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Progress(Checker):
     def finished(self) -> None:
         world = self.world
         within = bound(world.plan, world.busy)
-        ends_at = world.t + within
+        ends_at = max(world.t, world.store.down_until) + within
         world.run_while(lambda: world.busy > 0 and world.t <= ends_at)
         if world.busy:
             waiting = sorted(str(p.op) for client in world.clients for p in client.processes)

@@ -23,7 +23,7 @@ class Resource(Checker):
 
     def looked(self, belief: Belief, valid: bool) -> None:
         hold = belief.hold
-        if not valid or hold.mode != "exclusive":
+        if not valid or hold.holder.mode != "exclusive":
             return
         self.unfenced.setdefault(hold.key, []).append(hold.fence)
         if hold.fence >= self.fenced.get(hold.key, 0):

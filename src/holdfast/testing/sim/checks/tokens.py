@@ -42,6 +42,7 @@ class OnlyTheToken(Checker):
         landed_at = world.ledger.landed_at
         for holder in landing.left:
             if holder.token in op.tokens or op.kind == "evict":
+                self._not_ones_own(holder, landing)
                 continue
             if not run_out(holder, world.store, landed_at, landing.t):
                 raise self.broken(f"{op} took out {holder} on {landing.key}, which is alive")
@@ -50,6 +51,13 @@ class OnlyTheToken(Checker):
                 before = rules.find(landing.before.holders, holder.token)
                 if before != holder:
                     raise self.broken(f"{op} changed {holder} on {landing.key}")
+
+    def _not_ones_own(self, holder: Holder, landing: Landing) -> None:
+        """Nobody frees what the same operation still believes to hold."""
+        for belief in self.world.ledger.on(landing.key):
+            mine = belief.op is landing.op and belief.hold.token == holder.token
+            if mine and not landing.op.ends(belief) and belief.valid(landing.t):
+                raise self.broken(f"{landing.op} freed {belief}, which it goes on to use")
 
     def ended(self, belief: Belief, how: str) -> None:
         world, hold = self.world, belief.hold

@@ -1,0 +1,211 @@
+"""The asyncio face of the drop-in: `client.lock("name", lock_class=Lock)`, awaited.
+
+A task that is cancelled in the middle of `acquire` does not keep the lock: it is released
+by its token in a task of its own, and the cancellation goes on its way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+
+import redis.asyncio.lock
+from redis.exceptions import LockError, RedisError
+
+from holdfast.dropin.redis_lock import awire
+from holdfast.dropin.redis_lock.apush import Listener
+from holdfast.dropin.redis_lock.calls import (
+    EXPIRE,
+    Call,
+    Calls,
+    Listen,
+    Wanting,
+    acquire_calls,
+    expire_calls,
+    extend_calls,
+    release_calls,
+)
+from holdfast.dropin.redis_lock.state import LockState, logger
+from holdfast.dropin.redis_lock.wire import UNSURE
+
+__all__ = ["Lock"]
+
+R = TypeVar("R")
+
+# How long a cancelled acquire may take to clean up behind itself.
+GRACE_S = 5.0
+
+_cleaning: set[asyncio.Task[Any]] = set()  # asyncio itself keeps them only weakly
+
+
+class Lock(LockState, redis.asyncio.lock.Lock):
+    """A lock like `redis.asyncio.lock.Lock`: `client.lock("name", lock_class=Lock)`.
+
+    It is one by its type, for those who ask, and has nothing else of it.
+
+    With options of its own: `lock_class=functools.partial(Lock, keep=True, push=True)`.
+    """
+
+    async def acquire(
+        self,
+        blocking: bool | None = None,
+        blocking_timeout: float | None = None,
+        token: str | bytes | None = None,
+        sleep: float | None = None,
+    ) -> bool:
+        """Get the lock; False if it is taken for longer than we may wait.
+
+        In redis-py's asyncio lock `sleep` is no argument of `acquire`; here it comes last.
+        """
+        wanting = self._wanting(sleep, blocking, blocking_timeout, token)
+        try:
+            since = await self._run(acquire_calls(wanting))
+        except UNSURE:
+            self._went_silent(wanting)
+            raise
+        except RedisError:
+            raise
+        except BaseException:
+            await self._take_back(wanting)
+            raise
+        if since is None:
+            return False
+        self._got(wanting)
+        if self.keep:
+            # The keeper must not know the lock itself, or it would never be forgotten.
+            loop = asyncio.get_running_loop()
+            self._keep(wanting, since, partial(_renew, loop, self.redis, self.name))
+        return True
+
+    async def release(self, token: str | bytes | None = None) -> None:
+        """Free the lock; with a token, also that of another task or process."""
+        expected = self._give_up_token(token)
+        try:
+            await self.do_release(expected)
+        except UNSURE:
+            self._may_release_again(expected, token)
+            raise
+
+    async def extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
+        """Give it more time than it has; or so much from now on, with `replace_ttl`."""
+        self._token_for("extend")
+        return await self.do_extend(additional_time, replace_ttl)
+
+    async def reacquire(self) -> Literal[True]:
+        """Give it its full timeout again."""
+        self._token_for("reacquire")
+        return await self.do_reacquire()
+
+    async def locked(self) -> bool:
+        """Whether anybody holds it."""
+        return await self.redis.get(self.name) is not None
+
+    async def owned(self) -> bool:
+        """Whether this lock holds it."""
+        return self._is_mine(await self.redis.get(self.name))
+
+    async def __aenter__(self) -> Lock:
+        if not await self.acquire():
+            raise self._not_locked("Unable to acquire lock within the time specified")
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            await self.release()
+        except LockError:
+            if self.raise_on_release_error:
+                raise
+            logger.warning("The lock on %s was no longer owned at the end of its block", self.name)
+
+    # --- what subclasses of redis-py's lock know --------------------------------------------
+
+    async def do_acquire(self, token: str | bytes) -> bool:
+        """One try with this token."""
+        since = await self._run(acquire_calls(self._wanting(None, False, None, token)))
+        return since is not None
+
+    async def do_release(self, expected_token: str | bytes) -> None:
+        """Free the lock that this token holds."""
+        token = self._encode(expected_token)
+        self._end_renewal(token)
+        freed = await self._run(release_calls(token, self._channel()))
+        self._check_owned(freed, "release")
+
+    async def do_extend(self, additional_time: float, replace_ttl: bool) -> Literal[True]:
+        """As `extend`, without a look at our own state."""
+        millis, token = int(additional_time * 1000), self.local.token
+        replace = expire_calls(token, millis, "extend")
+        owned = await self._run(replace if replace_ttl else extend_calls(token, millis))
+        self._check_owned(owned, "extend")
+        return True
+
+    async def do_reacquire(self) -> Literal[True]:
+        """As `reacquire`, without a look at our own state."""
+        assert self.timeout is not None
+        millis = int(self.timeout * 1000)
+        owned = await self._run(expire_calls(self.local.token, millis, "reacquire"))
+        self._check_owned(owned, "reacquire")
+        return True
+
+    # --- the driver -------------------------------------------------------------------------
+
+    async def _run(self, calls: Calls[R]) -> R:
+        listener: Listener | None = None
+        answer: Any = None
+        try:
+            while True:
+                try:
+                    effect = calls.send(answer)
+                except StopIteration as done:
+                    return done.value  # type: ignore[no-any-return]
+                answer = None
+                if isinstance(effect, Call):
+                    answer = await awire.call(self.redis, effect.script, self.name, effect.args)
+                elif isinstance(effect, Listen):
+                    listener = Listener(self.redis, self._channel())
+                    await listener.open()
+                elif listener is None:
+                    await asyncio.sleep(effect.seconds)
+                else:
+                    await listener.wait(effect.seconds)
+        finally:
+            calls.close()
+            if listener is not None:
+                await listener.close()
+
+    async def _take_back(self, wanting: Wanting) -> None:
+        """We were cancelled, and may have got it all the same."""
+        if wanting.drawn:
+            task = asyncio.ensure_future(self._free_if_ours(wanting.token))
+            _cleaning.add(task)
+            task.add_done_callback(_cleaning.discard)
+            await asyncio.wait({task}, timeout=GRACE_S)
+
+    async def _free_if_ours(self, token: bytes) -> None:
+        with suppress(RedisError):
+            await self._run(release_calls(token, self._channel()))
+
+
+def _renew(
+    loop: asyncio.AbstractEventLoop, client: Any, name: Any, token: bytes, ttl_ms: int
+) -> bool:
+    """In the keeper's thread: the client belongs to its loop."""
+    call = awire.call(client, EXPIRE, name, (token, ttl_ms, "renew"))
+    try:
+        future = asyncio.run_coroutine_threadsafe(call, loop)
+    except RuntimeError:
+        call.close()
+        raise
+    try:
+        return bool(future.result(ttl_ms / 1000).value)
+    except TimeoutError:
+        future.cancel()
+        raise

@@ -1,0 +1,179 @@
+"""What a lock knows without asking Redis: its options, its token, and what it says."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from os import urandom
+from types import SimpleNamespace
+from typing import Any
+
+from redis.exceptions import LockError, LockNotOwnedError
+
+from holdfast.core.holds import Hold
+from holdfast.dropin.redis_lock.calls import Wanting
+from holdfast.dropin.redis_lock.keeping import renewals
+
+logger = logging.getLogger("holdfast")
+
+CHANNEL = "holdfast:freed:"
+TOKEN_BYTES = 16  # as hex: the size of redis-py's own
+
+
+class _Local(threading.local):
+    """A token of each thread's own. Other threads than redis-py's find None, not an error."""
+
+    token: bytes | None = None
+    unsettled: bytes | None = None  # a token that may have got in: Redis went silent
+
+
+class LockState:
+    """The part of a lock that is the same for both faces.
+
+    redis, name               the client, and the key
+    timeout                   the ttl in seconds; None: until it is released
+    sleep                     how long to wait between two looks
+    blocking                  whether to wait at all
+    blocking_timeout          how long at most
+    thread_local              whether each thread has a token of its own
+    raise_on_release_error    whether a `with` block fails at its end if the lock was lost
+    keep                      renew in the background; needs a timeout
+    push                      tell waiters of a release, and be told
+    """
+
+    def __init__(
+        self,
+        redis: Any,
+        name: Any,
+        timeout: float | None = None,
+        sleep: float = 0.1,
+        blocking: bool = True,
+        blocking_timeout: float | None = None,
+        thread_local: bool = True,
+        raise_on_release_error: bool = True,
+        *,
+        keep: bool = False,
+        push: bool = False,
+    ) -> None:
+        if keep and not timeout:
+            raise LockError("keep=True renews a timeout: give one", lock_name=name)
+        self.redis = redis
+        self.name = name
+        self.timeout = timeout
+        self.sleep = sleep
+        self.blocking = blocking
+        self.blocking_timeout = blocking_timeout
+        self.thread_local = bool(thread_local)
+        self.raise_on_release_error = raise_on_release_error
+        self.keep = keep
+        self.push = push
+        self.local: Any = (
+            _Local() if self.thread_local else SimpleNamespace(token=None, unsettled=None)
+        )
+        self._holds: dict[bytes, Hold] = {}  # what is renewed, by its token
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.{type(self).__name__} {self.name!r}>"
+
+    @property
+    def lost(self) -> bool:
+        """Whether a lock that was to be kept (`keep=True`) could not be. Does not ask Redis."""
+        hold = self._holds.get(self.local.token)
+        return hold is not None and hold.state == "lost"
+
+    # --- what to ask for --------------------------------------------------------------------
+
+    def _wanting(
+        self, sleep: float | None, blocking: bool | None, blocking_timeout: float | None,
+        token: str | bytes | None,
+    ) -> Wanting:  # fmt: skip
+        patience = self.blocking_timeout if blocking_timeout is None else blocking_timeout
+        return Wanting(
+            token=self._new_token() if token is None else self._encode(token),
+            drawn=token is None,
+            ttl_ms=self._ttl_ms(),
+            sleep=self.sleep if sleep is None else sleep,
+            blocking=self.blocking if blocking is None else blocking,
+            stop_at=None if patience is None else time.monotonic() + patience,
+            push=self.push,
+        )
+
+    def _new_token(self) -> bytes:
+        """A new one; or the last one, if it may be in Redis without our knowing."""
+        unsettled: bytes | None = self.local.unsettled
+        return urandom(TOKEN_BYTES).hex().encode() if unsettled is None else unsettled
+
+    def _ttl_ms(self) -> int | None:
+        return int(self.timeout * 1000) if self.timeout else None
+
+    def _channel(self) -> bytes:
+        return CHANNEL.encode() + self._encode(self.name) if self.push else b""
+
+    def _encode(self, value: Any) -> bytes:
+        encoded: bytes = self.redis.get_encoder().encode(value)
+        return encoded
+
+    # --- what the answers do ----------------------------------------------------------------
+
+    def _got(self, wanting: Wanting) -> None:
+        self._end_renewal(self.local.token)  # of one that was lost and never released
+        self.local.token = wanting.token
+        self.local.unsettled = None
+
+    def _went_silent(self, wanting: Wanting) -> None:
+        """Whether this token got in is not known: the next `acquire` will find out."""
+        self.local.unsettled = wanting.token if wanting.drawn else None
+
+    def _keep(self, wanting: Wanting, since: float, renew: Callable[[bytes, int], bool]) -> None:
+        """Renew it in the background."""
+        assert wanting.ttl_ms is not None
+        beat = partial(renew, wanting.token, wanting.ttl_ms)
+        self._holds[wanting.token] = renewals().keep(self, wanting.ttl_ms, since, beat)
+
+    def _end_renewal(self, token: bytes | None) -> None:
+        """Before it is released: a renewal must not outlive it."""
+        hold = self._holds.pop(token, None) if token is not None else None
+        if hold is not None:
+            renewals().end(hold)
+
+    def _give_up_token(self, token: str | bytes | None) -> bytes:
+        """The token to release with; it is no longer this lock's."""
+        mine: bytes | None = self.local.token
+        if token is not None:
+            given = self._encode(token)
+            if given == mine:
+                self.local.token = None
+            return given
+        if mine is None:
+            raise self._not_locked("Cannot release a lock that's not owned or is already unlocked.")
+        self.local.token = None
+        return mine
+
+    def _may_release_again(self, expected: bytes, given: str | bytes | None) -> None:
+        """Redis was silent: the token is kept for another try."""
+        if given is None:
+            self.local.token = expected
+
+    def _token_for(self, what: str) -> bytes:
+        token: bytes | None = self.local.token
+        if token is None:
+            raise self._not_locked(f"Cannot {what} an unlocked lock")
+        if self.timeout is None:
+            raise self._not_locked(f"Cannot {what} a lock with no timeout")
+        return token
+
+    def _is_mine(self, stored: Any) -> bool:
+        token = self.local.token
+        return token is not None and stored is not None and self._encode(stored) == token
+
+    def _check_owned(self, owned: bool, what: str) -> None:
+        if not owned:
+            raise LockNotOwnedError(
+                f"Cannot {what} a lock that's no longer owned", lock_name=self.name
+            )
+
+    def _not_locked(self, message: str) -> LockError:
+        return LockError(message, lock_name=self.name)

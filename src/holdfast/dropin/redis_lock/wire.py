@@ -1,0 +1,120 @@
+"""A script on a connection of the client's pool, where a lost reply can be seen.
+
+redis-py tries a command again by itself when the connection breaks, and does not say so.
+For a command that must not be carried out twice unseen, that is one favour too many. So a
+call takes a connection from the pool and speaks to it directly; it is tried again as often
+as the client's own `Retry` says, but here, where it is known.
+
+A client with a single connection, and a cluster whose slots are on the move, go through
+redis-py after all: its tries stay unseen, and the answers are as good as its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from redis.backoff import NoBackoff
+from redis.cluster import RedisCluster
+from redis.exceptions import AskError, ClusterDownError, MovedError, NoScriptError, TryAgainError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.retry import Retry
+
+from holdfast.dropin.redis_lock.calls import Reply, Script
+
+# After these a request may have been carried out or not.
+UNSURE = (RedisConnectionError, RedisTimeoutError)
+# Says a cluster node that does not have the slot (any more): surely not carried out.
+ELSEWHERE = (MovedError, AskError, TryAgainError, ClusterDownError)
+
+
+class Unreachable(Exception):
+    """There was no connection to send anything on. Connecting has retries of its own."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class Doubt:
+    """Whether a try of this call left and got no reply."""
+
+    def __init__(self) -> None:
+        self.cast = False
+        self.failed = False
+
+
+def call(client: Any, script: Script, name: Any, args: tuple[Any, ...]) -> Reply:
+    """Run a script on one key, with as many tries as the client makes, and at least one
+    more look if the outcome is not known."""
+    doubt = Doubt()
+
+    def attempt() -> Any:
+        try:
+            return _run(client, script, (name, *args), doubt)
+        except UNSURE:
+            doubt.failed = True
+            raise
+
+    try:
+        try:
+            value = policy_of(client, Retry).call_with_retry(attempt, lambda error: None)
+        except UNSURE:
+            if not doubt.cast:
+                raise
+            value = attempt()
+    except Unreachable as unreachable:
+        raise unreachable.error from None
+    return Reply(value, doubt.cast)
+
+
+def policy_of(client: Any, none: Callable[..., Any]) -> Any:
+    """How often this client tries again."""
+    policy = client.get_retry() if hasattr(client, "get_retry") else getattr(client, "retry", None)
+    return none(NoBackoff(), 0) if policy is None else policy
+
+
+def _run(client: Any, script: Script, key_and_args: tuple[Any, ...], doubt: Doubt) -> Any:
+    if isinstance(client, RedisCluster):
+        return _run_on_cluster(client, script, key_and_args, doubt)
+    if client.connection is not None:
+        return client.execute_command("EVAL", script.text, 1, *key_and_args)
+    return _run_on_node(client, script, key_and_args, doubt)
+
+
+def _run_on_cluster(
+    cluster: Any, script: Script, key_and_args: tuple[Any, ...], doubt: Doubt
+) -> Any:
+    if not doubt.failed:
+        try:
+            node = cluster.get_redis_connection(cluster.get_node_from_key(key_and_args[0]))
+            return _run_on_node(node, script, key_and_args, doubt)
+        except (*ELSEWHERE, Unreachable):
+            pass  # redis-py follows it there
+    return cluster.execute_command("EVAL", script.text, 1, *key_and_args)
+
+
+def _run_on_node(client: Any, script: Script, key_and_args: tuple[Any, ...], doubt: Doubt) -> Any:
+    pool = client.connection_pool
+    try:
+        connection = pool.get_connection()
+    except UNSURE as error:
+        raise Unreachable(error) from None
+    try:
+        try:
+            return _exchange(connection, ("EVALSHA", script.digest, 1, *key_and_args), doubt)
+        except NoScriptError:
+            return _exchange(connection, ("EVAL", script.text, 1, *key_and_args), doubt)
+    finally:
+        pool.release(connection)
+
+
+def _exchange(connection: Any, command: tuple[Any, ...], doubt: Doubt) -> Any:
+    try:
+        connection.send_command(*command)
+        return connection.read_response()
+    except UNSURE:
+        doubt.cast = True
+        connection.disconnect()
+        raise

@@ -1,0 +1,93 @@
+"""What the `ResourceLocker` hands out: plain data, as the original's classes show it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Protocol
+
+
+class Unlocker(Protocol):
+    """Who can release a lock."""
+
+    def unlock(self, lock: Any) -> None: ...
+
+
+class LockException(Exception):
+    """The resource cannot be locked."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """Who needs access to a resource: a process, an application or a person."""
+
+    client_id: int
+    name: str
+
+    def __repr__(self) -> str:
+        return f"<Client(client_id={self.client_id}, name='{self.name}')>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return {"client_id": self.client_id, "name": self.name}
+
+
+@dataclass(frozen=True)
+class Resource:
+    """What is locked: a database, a file."""
+
+    resource_id: int
+    uri: str
+
+    def __repr__(self) -> str:
+        return f"<Resource(resource_id={self.resource_id}, uri='{self.uri}')>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return {"resource_id": self.resource_id, "uri": self.uri}
+
+
+@dataclass(frozen=True)
+class ResourceLock:
+    """A lock that a client has on a resource. In a `with` block it is unlocked at the end."""
+
+    resource_lock_id: int
+    lock_type: str
+    created: datetime
+    client: Client
+    resource: Resource
+    _locker: Unlocker | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        return (
+            f"<ResourceLock(resource_lock_id={self.resource_lock_id}, "
+            f"lock_type='{self.lock_type}', client='{self.client.name}', "
+            f"resource='{self.resource.uri}')>"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "resource_lock_id": self.resource_lock_id,
+            "client": self.client.to_dict(),
+            "resource": self.resource.to_dict(),
+            "lock_type": self.lock_type,
+            "created": self.created,
+        }
+
+    def __enter__(self) -> ResourceLock:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._locker is not None
+        try:
+            self._locker.unlock(self)
+        except ValueError:
+            if exc_type is None:
+                raise LockException(f"{self!r} was gone before its block ended") from None

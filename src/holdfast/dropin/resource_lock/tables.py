@@ -1,0 +1,174 @@
+"""The tables of `resource_lock`, and what keeps two clients out of them at once.
+
+A lock is granted by looking and then inserting a row, so nobody else may do the same in
+between. What sees to that differs:
+
+  MySQL       an old client locks all three tables, which waits for our transaction and
+              makes it wait; among ourselves the resource's row is locked
+  PostgreSQL  an old client locks nothing: its look holds ACCESS SHARE until it commits, so
+              ACCESS EXCLUSIVE waits for it, and makes its look wait for us
+  SQLite      an old client locks nothing between its look and its insert. There is one
+              writer at a time, so a trigger can refuse the insert that comes too late
+
+An expiry is no part of the original tables. It is kept beside them, in a table that old
+clients never see, with the lock's time of creation, because SQLite uses ids again.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    DateTime,
+    Engine,
+    ForeignKey,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    create_engine,
+    event,
+    text,
+)
+from sqlalchemy import exc as sa
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.schema import CreateTable
+
+from holdfast.stores.sql.engine import DRIVERS
+
+METADATA = MetaData()
+
+CLIENT = Table(
+    "client",
+    METADATA,
+    Column("client_id", Integer, primary_key=True),
+    Column("name", String(64), nullable=False, unique=True),
+)
+RESOURCE = Table(
+    "resource",
+    METADATA,
+    Column("resource_id", Integer, primary_key=True),
+    Column("uri", String(512), nullable=False, unique=True),
+)
+LOCK = Table(
+    "resource_lock",
+    METADATA,
+    Column("resource_lock_id", Integer, primary_key=True),
+    Column("lock_type", String(5), nullable=False),
+    Column("created", DateTime, nullable=False),
+    Column("client_id", Integer, ForeignKey("client.client_id")),
+    Column("resource_id", Integer, ForeignKey("resource.resource_id")),
+)
+EXPIRY = Table(
+    "holdfast_resource_expiry",
+    METADATA,
+    Column("resource_lock_id", Integer, primary_key=True, autoincrement=False),
+    Column("created", DateTime, nullable=False),
+    Column("expires_us", BigInteger, nullable=False),
+)
+
+# Microseconds since 1970 by the database's own clock.
+CLOCKS = {
+    "sqlite": "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)",
+    "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)",
+    "mysql": "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
+}
+ENTER = {
+    "sqlite": "BEGIN IMMEDIATE",
+    "postgresql": "LOCK TABLE resource_lock IN ACCESS EXCLUSIVE MODE",
+    "mysql": "SELECT resource_id FROM resource WHERE resource_id = :resource_id FOR UPDATE",
+}
+TRIGGER = """
+CREATE TRIGGER IF NOT EXISTS resource_lock_excludes BEFORE INSERT ON resource_lock
+WHEN EXISTS (
+    SELECT 1 FROM resource_lock AS held WHERE held.resource_id = NEW.resource_id
+    AND (held.lock_type = 'write' OR NEW.lock_type = 'write')
+)
+BEGIN SELECT RAISE(ABORT, 'the resource is locked'); END
+"""
+# An old client on MySQL may leave the tables locked for as long as it works.
+LONGEST_TABLE_WAIT_S = 10
+CREATE_TRIES = 20
+
+
+def open_engine(url: str, recycle_s: int) -> Engine:
+    """An engine of its own for one locker."""
+    address = _with_driver(make_url(url))
+    family = address.get_backend_name()
+    options: dict[str, Any] = {} if family == "sqlite" else {"isolation_level": "READ COMMITTED"}
+    engine = create_engine(address, pool_recycle=recycle_s, hide_parameters=True, **options)
+    if family == "sqlite":
+        event.listen(engine, "connect", _plain_transactions)
+    elif family in ("mysql", "mariadb"):
+        event.listen(engine, "connect", _bounded_waits)
+    return engine
+
+
+def _with_driver(url: URL) -> URL:
+    family = "postgresql" if url.drivername == "postgres" else url.drivername
+    return url.set(drivername=f"{family}+{DRIVERS[family][0]}") if family in DRIVERS else url
+
+
+def _plain_transactions(connection: Any, record: Any) -> None:
+    connection.isolation_level = None  # we say BEGIN ourselves
+    connection.execute("PRAGMA busy_timeout = 10000")
+
+
+def _bounded_waits(connection: Any, record: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SET SESSION lock_wait_timeout = {LONGEST_TABLE_WAIT_S}, "
+            f"innodb_lock_wait_timeout = {LONGEST_TABLE_WAIT_S}"
+        )
+
+
+def family_of(engine: Engine) -> str:
+    """Which of the three kinds of database this is."""
+    return "mysql" if engine.dialect.name == "mariadb" else engine.dialect.name
+
+
+def create_tables(engine: Engine, tables: list[Table] | None = None) -> None:
+    """Create what is missing, also when many do so at once."""
+    for table in tables or [CLIENT, RESOURCE, LOCK]:
+        _create(engine, table)
+    if tables is None and family_of(engine) == "sqlite":
+        with engine.begin() as connection:
+            connection.execute(text(TRIGGER))
+
+
+def _create(engine: Engine, table: Table) -> None:
+    for tries in range(CREATE_TRIES):
+        try:
+            with engine.begin() as connection:
+                connection.execute(CreateTable(table, if_not_exists=True))
+            return
+        except (sa.IntegrityError, sa.OperationalError, sa.ProgrammingError):
+            if tries == CREATE_TRIES - 1:
+                raise
+            time.sleep(0.05)  # somebody else creates it at this very moment
+
+
+def enter(connection: Connection, resource_id: int) -> None:
+    """From here to the end of the transaction, nobody else looks and inserts."""
+    connection.execute(text(ENTER[family_of(connection.engine)]), {"resource_id": resource_id})
+
+
+def clock(connection: Connection) -> int:
+    """The database's time."""
+    return int(connection.scalar(text(f"SELECT {CLOCKS[family_of(connection.engine)]}")))
+
+
+def was_beaten(exc: sa.DBAPIError) -> bool:
+    """Whether the database rolled this back in favour of another transaction."""
+    code = getattr(exc.orig, "sqlstate", None) or (exc.orig.args or (None,))[0]  # type: ignore[union-attr]
+    return code in ("40001", "40P01", 1213)
+
+
+def was_kept_out(exc: sa.DBAPIError) -> bool:
+    """Whether somebody kept the tables locked for longer than we wait."""
+    code = (exc.orig.args or (None,))[0]  # type: ignore[union-attr]
+    return code == 1205 or "database is locked" in str(exc.orig)

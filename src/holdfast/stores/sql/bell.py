@@ -1,0 +1,177 @@
+"""Waiting by listening: PostgreSQL's NOTIFY, heard by one thread with one connection.
+
+How it works:
+
+ 1. While anybody sleeps, a connection of its own LISTENs. Each waking write notifies with
+    its version, whom it may let in, and the key.
+ 2. A notification that comes between a waiter's look and its sleep is not lost: the last
+    versions heard are remembered, and a sleeper that has seen less is rung at once.
+ 3. The bell is *live* from when it has heard itself. Behind a pooler in transaction mode
+    it never does (LISTEN belongs to a session), and then it stays silent for good.
+ 4. Only who goes to sleep while it is live relies on it; whoever slept before is polled
+    for. When it dies, its sleepers are polled for. So nobody waits for a bell that does
+    not ring.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from os import urandom
+from typing import Any
+
+from sqlalchemy import text
+
+from holdfast.stores.sql.database import Database
+from holdfast.stores.sql.deadlines import sever
+from holdfast.stores.sql.poller import Poller
+from holdfast.stores.sql.postgres import PostgreSQLDialect, heard
+from holdfast.stores.wakeups import Sleeper, Wakeups
+
+PROBE_S = 3.0
+# With nobody waiting the connection stays for a while, because a new one is not for free.
+LINGER_S = 20.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
+REMEMBERED = 10_000
+
+logger = logging.getLogger("holdfast")
+
+
+class Bell:
+    """Rings sleepers when PostgreSQL notifies."""
+
+    def __init__(self, database: Database, dialect: PostgreSQLDialect, poller: Poller) -> None:
+        self.sleepers = Wakeups()
+        self._poller = poller
+        self.live = False
+        self._deaf = False  # notifications do not get through here
+        self._database = database
+        self._dialect = dialect
+        self._lock = threading.Lock()
+        self._last: OrderedDict[str, int] = OrderedDict()  # the version heard last, by key
+        self._running = False
+        self._closed = threading.Event()
+        self._listening: Any = None  # the driver's connection
+
+    def add(self, sleeper: Sleeper) -> None:
+        """Ring this one; at once if it has missed something."""
+        self.sleepers.add(sleeper)
+        if not self.live:
+            self._poller.add(sleeper)
+        with self._lock:
+            start = not (self._running or self._deaf or self._closed.is_set())
+            self._running = self._running or start
+        if start:
+            threading.Thread(target=self._run, name="holdfast-listen", daemon=True).start()
+        if self._last.get(sleeper.key, 0) > (sleeper.version or 0):
+            sleeper.ring()
+
+    def discard(self, sleeper: Sleeper) -> None:
+        """No longer."""
+        self.sleepers.discard(sleeper)
+        self._poller.discard(sleeper)
+
+    def close(self) -> None:
+        """End the thread. The poller lets everyone look for themselves."""
+        self._closed.set()
+        if self._listening is not None:
+            sever(self._listening)
+
+    # --- the thread -------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        pause = FIRST_PAUSE_S
+        while True:
+            started = time.monotonic()
+            try:
+                self._listen()
+            except Exception as exc:
+                # Whatever it was: the sleepers meet it, and report it, when they look.
+                if not self._closed.is_set():
+                    logger.info("Listening at %s ended: %s", self._database.place, exc)
+            self._fall_silent()
+            if self._is_over():
+                return
+            if time.monotonic() - started > LONGEST_PAUSE_S:
+                pause = FIRST_PAUSE_S
+            self._closed.wait(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_S)
+
+    def _listen(self) -> None:
+        """Listen until the connection breaks, nobody sleeps any more, or we are closed."""
+        connection = self._database.connect()
+        try:
+            self._listening = connection.connection.driver_connection
+            connection.detach()  # so that it is none of the pool's any more
+            connection.execute(text(f'LISTEN "{self._dialect.channel}"'))
+            if self._hears_itself():
+                self.live = True
+                self._hear(self._ring, self._nobody_sleeps())
+            elif not self._closed.is_set():
+                self._deaf = True
+                logger.warning(
+                    "%s: notifications do not get through (is this a pooler in transaction "
+                    "mode?); waiting by polling. ?wakeup=poll says so from the start.",
+                    self._database.place,
+                )
+        finally:
+            self._listening = None
+            with suppress(Exception):
+                connection.close()
+
+    def _hears_itself(self) -> bool:
+        """Whether what is said on another connection arrives here."""
+        word, said = f"probe {urandom(8).hex()}", list[str]()
+        ends_at = time.monotonic() + PROBE_S
+        self._database.run(self._dialect.ring_queries(word))
+        self._hear(said.append, lambda: word in said or time.monotonic() > ends_at)
+        return word in said
+
+    def _hear(self, tell: Callable[[str], object], is_over: Callable[[], bool]) -> None:
+        poll = select.poll()
+        poll.register(self._listening.fileno(), select.POLLIN)
+        while not (self._closed.is_set() or is_over()):
+            poll.poll(500)
+            for notification in self._listening.notifies(timeout=0):
+                tell(notification.payload)
+
+    def _nobody_sleeps(self) -> Callable[[], bool]:
+        """Whether nobody has slept for a while."""
+        last_slept = time.monotonic()
+
+        def is_over() -> bool:
+            nonlocal last_slept
+            if self.sleepers.keys():
+                last_slept = time.monotonic()
+            return time.monotonic() - last_slept > LINGER_S
+
+        return is_over
+
+    def _ring(self, payload: str) -> None:
+        try:
+            version, whom, key = heard(payload)
+        except ValueError:
+            return  # a probe, or somebody's own notification
+        self._last[key] = version
+        self._last.move_to_end(key)
+        if len(self._last) > REMEMBERED:
+            self._last.popitem(last=False)
+        self.sleepers.wake(key, whom)
+
+    def _fall_silent(self) -> None:
+        self.live = False
+        self._last.clear()
+        for key in self.sleepers.keys():
+            for sleeper in self.sleepers.sleepers(key):
+                self._poller.add(sleeper)
+
+    def _is_over(self) -> bool:
+        with self._lock:
+            over = self._closed.is_set() or self._deaf or not self.sleepers.keys()
+            self._running = not over
+            return over

@@ -1,0 +1,100 @@
+"""A request that gets no answer must not hang for ever.
+
+Neither libpq nor most drivers have a timeout for an answer, and a server that is frozen,
+or a network that swallows packets, gives none. So after a time the connection's socket is
+shut down, under the driver: the call that waits on it fails, as with any broken connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+# How often, within the time allowed, the thread looks.
+LOOKS = 4
+
+
+class Deadlines:
+    """Shuts down the sockets of blocking calls that take too long. One thread, while needed."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._pending: dict[int, tuple[float, Any]] = {}  # in the order of their deadlines
+        self._next = 0
+        self._running = False
+
+    @contextmanager
+    def on(self, connection: Any) -> Iterator[None]:
+        """While this lasts, the connection is cut when its time is up."""
+        with self._lock:
+            self._next = number = self._next + 1
+            self._pending[number] = time.monotonic() + self._seconds, connection
+            start, self._running = not self._running, True
+        if start:
+            threading.Thread(target=self._watch, name="holdfast-deadlines", daemon=True).start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._pending.pop(number, None)
+
+    def _watch(self) -> None:
+        idle = 0
+        while True:
+            time.sleep(self._seconds / LOOKS)
+            with self._lock:
+                idle = 0 if self._pending else idle + 1
+                if idle > LOOKS:
+                    self._running = False
+                    return
+                self._cut(time.monotonic())
+
+    def _cut(self, now: float) -> None:
+        for number, (ends_at, connection) in list(self._pending.items()):
+            if ends_at > now:
+                return
+            del self._pending[number]
+            sever(connection)
+
+
+@contextmanager
+def deadline_on(connection: Any, seconds: float) -> Iterator[None]:
+    """The same for a call on an event loop."""
+    timer = asyncio.get_running_loop().call_later(seconds, sever, connection)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def sever(connection: Any) -> None:
+    """Break a driver's connection from outside, so that whoever waits on it is told."""
+    with suppress(Exception):  # it may be closing at this very moment
+        if hasattr(connection, "fileno"):
+            _shut_down(connection.fileno())
+        elif getattr(connection, "_sock", None) is not None:
+            _shut_down(connection._sock.fileno())
+        else:
+            discard(connection)
+
+
+def discard(connection: Any) -> None:
+    """Close a driver's connection without a word to the server, and without waiting."""
+    if hasattr(connection, "pgconn"):
+        connection.pgconn.finish()
+    elif hasattr(connection, "terminate"):
+        connection.terminate()
+    else:
+        connection.close()
+
+
+def _shut_down(fileno: int) -> None:
+    with socket.socket(fileno=os.dup(fileno)) as same:
+        same.shutdown(socket.SHUT_RDWR)

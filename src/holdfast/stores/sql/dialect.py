@@ -1,0 +1,270 @@
+"""What the SQL stores ask of a database, written once for blocking and asyncio callers.
+
+Every operation is a generator of queries with the suffix `_queries`: it yields a `Query`,
+gets its `Answer`, and returns the outcome. `database.py` runs it on a blocking engine and
+`aio.py` on an asyncio one. What differs between databases is in `postgres.py` and
+`mysql.py`; the SQL is in the `.sql` files beside them.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, TypeAlias, TypeVar
+
+from msgspec import Struct
+from sqlalchemy import TextClause, bindparam, text
+from sqlalchemy.sql.compiler import IdentifierPreparer
+
+from holdfast.core.commands import NOBODY, Wake
+from holdfast.core.contract import Entry, Facts, Page, Version, exactly
+from holdfast.core.records import Record, encode
+from holdfast.errors import BadOption, ForeignStore, HoldfastError, Misconfigured, StoreReadOnly
+from holdfast.stores.base import Outcome, entry_from
+from holdfast.stores.queries import read_queries
+from holdfast.stores.sql.errors import Diagnosis, NotAllowed
+
+R = TypeVar("R")
+
+SCHEMA = 1
+MARK = "holdfast schema"
+COLUMNS = {"key", "mode", "owners", "fence", "expires_at", "version", "turn", "record"}
+LONGEST_OWNERS = 1000
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+
+
+class Answer(Struct, frozen=True):
+    """What came back: rows, how many were written, and MySQL's LAST_INSERT_ID."""
+
+    rows: Sequence[Any] = ()
+    count: int = 0
+    last_id: int = 0
+
+
+class Query(Struct, frozen=True):
+    """One statement on its way, a transaction of its own."""
+
+    statement: TextClause
+    values: dict[str, Any] = {}
+    writing: bool = False
+
+    def __iter__(self) -> Generator[Query, Any, Answer]:
+        answer: Answer = yield self
+        return answer
+
+
+Queries: TypeAlias = Generator[Query, Any, R]
+
+
+class Table(Struct, frozen=True):
+    """Where the locks are."""
+
+    name: str = "holdfast_locks"
+    schema: str | None = None
+
+    def checked(self) -> Table:
+        """With names that need no quoting tricks."""
+        for what, name in (("table", self.name), ("schema", self.schema or "public")):
+            if not isinstance(name, str) or not _IDENTIFIER.fullmatch(name):
+                raise BadOption(
+                    f"{what} is a name of at most 63 letters, digits and underscores, not {name!r}."
+                )
+        return self
+
+    def quoted(self, preparer: IdentifierPreparer) -> str:
+        """The name for use in SQL."""
+        names = [self.schema, self.name] if self.schema else [self.name]
+        return ".".join(preparer.quote(name) for name in names)
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}" if self.schema else self.name
+
+
+class Sight(Struct, frozen=True):
+    """What was found where the table should be."""
+
+    schema: str | None
+    name: str | None
+    mark: str | None
+    columns: str | None
+    who: str
+    place: str | None
+    standby: bool
+    server: str
+
+    def is_ours(self, table: Table) -> bool:
+        """Whether the table is there and of our making; raises if it is something else."""
+        if self.name is None:
+            return False
+        marked = re.fullmatch(rf"{MARK} (\d+)", self.mark or "")
+        if marked is None and set((self.columns or "").split(",")) != COLUMNS:
+            raise ForeignStore(
+                f"The table {table} in {self.place!r} was not made by Holdfast, and was left "
+                f"alone: name another one, as in ?table=my_locks"
+            )
+        schema = int(marked[1]) if marked else SCHEMA  # a dump may have dropped the comment
+        if schema > SCHEMA:
+            raise Misconfigured(
+                f"The table {table} has the newer schema {schema} (this release knows "
+                f"{SCHEMA}): upgrade holdfast."
+            )
+        if schema < SCHEMA:
+            raise Misconfigured(
+                f"The table {table} has the old schema {schema}, and this release needs "
+                f"{SCHEMA}: when no program uses the locks any more, drop the table and let "
+                f"`holdfast setup` make it anew."
+            )
+        return True
+
+
+class Dialect(ABC):
+    """One kind of database, and the table in it."""
+
+    facts: ClassVar[Facts]
+    diagnosis: ClassVar[Diagnosis]
+    sql_file: ClassVar[Path]
+
+    def __init__(self, table: Table, preparer: IdentifierPreparer) -> None:
+        self.table = table
+        self._preparer = preparer
+        self._raw = read_queries(self.sql_file)
+        self._fill = {
+            "table": table.quoted(preparer),
+            "clock": self._raw["clock"],
+            "mark": f"{MARK} {SCHEMA}",
+            **self.fragments(),
+        }
+        names = ("look", "load", "insert", "update", "delete", "first_page", "next_page")
+        self._statements = {name: text(self.sql(name)) for name in names}
+        self._turns = text(self.sql("turns")).bindparams(bindparam("keys", expanding=True))
+
+    def sql(self, name: str, **more: str) -> str:
+        """A statement of the file with the table's name in it."""
+        return self._raw[name].format(**self._fill, **more)
+
+    def fragments(self) -> dict[str, str]:
+        """Further pieces that the file's statements are made of."""
+        return {}
+
+    def query(self, which: str, /, *, writing: bool = False, **values: Any) -> Query:
+        """A statement of the file with values."""
+        return Query(self._statements[which], values, writing)
+
+    # --- records ----------------------------------------------------------------------------
+
+    def load_queries(self, key: str) -> Queries[Entry]:
+        """What is there now."""
+        answer = yield from self.query("load", key=key)
+        return entry_of(answer.rows[0]._mapping)
+
+    @abstractmethod
+    def swap_queries(
+        self, key: str, version: Version, record: Record | None, wake: Wake
+    ) -> Queries[Outcome]:
+        """Write if the version is still this one."""
+
+    def scan_queries(self, prefix: str, cursor: str | None, limit: int) -> Queries[Page]:
+        """A page in the order of the keys."""
+        if cursor is None:
+            answer = yield from self.query("first_page", start=prefix, most=limit)
+        else:
+            answer = yield from self.query("next_page", start=cursor, most=limit)
+        rows = [row._mapping for row in answer.rows]
+        entries = tuple((r["key"], entry_of(r)) for r in rows if r["key"].startswith(prefix))
+        return Page(entries, rows[-1]["key"] if len(entries) == limit else None)
+
+    def turns_queries(self, keys: Sequence[str]) -> Queries[dict[str, tuple[int, int]]]:
+        """The version and the turn of each of these keys that has a record."""
+        answer = yield from Query(self._turns, {"keys": list(keys)})
+        return {key: (version, turn) for key, version, turn in answer.rows}
+
+    # --- the table --------------------------------------------------------------------------
+
+    def ready_queries(self) -> Queries[None]:
+        """See to it that the table is there and ours."""
+        sight = yield from self._look_queries()
+        if sight.is_ours(self.table):
+            self.found(sight)
+            return
+        if sight.standby:
+            raise StoreReadOnly(
+                f"The table {self.table} is missing, and this is a standby that cannot make it: "
+                f"connect to the primary."
+            )
+        create = self.create_statement(sight)
+        trouble: HoldfastError | None = None
+        try:
+            yield from Query(text(create), writing=True)
+        except NotAllowed as refused:
+            raise self._not_allowed(sight) from refused.__cause__
+        except HoldfastError as exc:
+            trouble = exc  # many may create it at once, and all but one fail
+        sight = yield from self._look_queries()
+        if sight.is_ours(self.table):
+            self.found(sight)
+        else:
+            raise trouble or Misconfigured(f"The table {self.table} could not be created.")
+
+    def ddl_queries(self) -> Queries[str]:
+        """What an administrator has to run, as text."""
+        sight = yield from self._look_queries()
+        return self.ddl(sight)
+
+    def ddl(self, sight: Sight) -> str:
+        """The statements that make the table."""
+        return f"{self.sql('create', **self.on_server(sight))};\n"
+
+    def create_statement(self, sight: Sight) -> str:
+        """The same as one statement."""
+        return self.sql("create", **self.on_server(sight))
+
+    def on_server(self, sight: Sight) -> dict[str, str]:
+        """What the table's definition depends on."""
+        return {}
+
+    def found(self, sight: Sight) -> None:
+        """The table is there."""
+
+    def look_values(self) -> Mapping[str, Any]:
+        """How the table is named when it is looked for."""
+        return {"name": self.table.name}
+
+    def _look_queries(self) -> Queries[Sight]:
+        answer = yield from self.query("look", **self.look_values())
+        row = dict(answer.rows[0]._mapping)
+        return Sight(**{**row, "standby": bool(row["standby"])})
+
+    def _not_allowed(self, sight: Sight) -> Misconfigured:
+        grant = self.sql("grant", user=self.user_name(sight))
+        return Misconfigured(
+            f"The table {self.table} is missing in {sight.place!r}, and {sight.who} may not "
+            f"create it. Have an administrator run:\n\n{self.ddl(sight)}{grant};\n"
+        )
+
+    def user_name(self, sight: Sight) -> str:
+        """The user for use in SQL."""
+        return self._preparer.quote(sight.who)
+
+
+def entry_of(row: Mapping[str, Any]) -> Entry:
+    """An entry from a row with `now`, `version` and `record`."""
+    now = exactly(row["now"])
+    if row["version"] is None:
+        return Entry(now=now)
+    return entry_from(row["record"], row["version"], now)
+
+
+def columns_of(record: Record, wake: Wake) -> dict[str, Any]:
+    """What is written: the record, and for people what can be read off it."""
+    holders = record.holders
+    owners = ", ".join(sorted({holder.owner for holder in holders})).replace("\0", "\ufffd")
+    return {
+        "mode": holders[0].mode if holders else "free",
+        "owners": owners if len(owners) <= LONGEST_OWNERS else f"{owners[: LONGEST_OWNERS - 1]}…",
+        "fence": record.fence,
+        "expires_at": max((holder.expires_at for holder in holders), default=None),
+        "turn": int(wake != NOBODY),
+        "record": encode(record).decode(),
+    }

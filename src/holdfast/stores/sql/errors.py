@@ -1,0 +1,235 @@
+"""What a database's errors mean for a lock: surely not done, not known, or never will be.
+
+Two tables, one per family of databases, from the server's error code to what is to blame.
+An error that the *server* reports is about a statement that it did not carry out (each is
+a transaction of its own). A connection that breaks says nothing: what was being written
+then may be done or not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+from sqlalchemy import exc as sa
+
+from holdfast.errors import (
+    ForeignStore,
+    HoldfastError,
+    Misconfigured,
+    MissingDriver,
+    OutcomeUnknown,
+    StoreFull,
+    StoreReadOnly,
+    Unavailable,
+)
+from holdfast.stores.url import redact
+
+Doing = Literal["connecting", "reading", "writing"]
+Code = str | int | None
+
+
+class AlreadyThere(HoldfastError):
+    """A row with this key is there already."""
+
+
+class NotAllowed(Misconfigured):
+    """The database user may not do this: grant it SELECT, INSERT, UPDATE and DELETE on the
+    table, or CREATE on its schema for `holdfast setup`."""
+
+
+class Again(Unavailable):
+    """The database rolled the statement back in favour of another one. Try again."""
+
+
+class Broken(Unavailable):
+    """The connection broke before the answer came. Nothing was being written."""
+
+
+class TableMissing(Misconfigured):
+    """The table of the locks is gone: run `holdfast setup`, and let no program drop it."""
+
+
+class Meaning(Struct, frozen=True):
+    """What an error stands for, and what to do about it."""
+
+    kind: type[HoldfastError]
+    advice: str = ""
+
+
+_LOGIN = Meaning(Misconfigured, "Check user and password in the URL, and the user's rights.")
+_NO_DATABASE = Meaning(Misconfigured, "Check the database's name in the URL, or create it.")
+_NO_RIGHTS = Meaning(
+    NotAllowed, "Grant the user SELECT, INSERT, UPDATE and DELETE on the table of the locks."
+)
+_NO_TABLE = Meaning(
+    TableMissing, "The table of the locks was dropped while it was in use: connect again."
+)
+_OTHER_TABLE = Meaning(
+    ForeignStore, "This is not the table that Holdfast made: name another one with ?table="
+)
+_READ_ONLY = Meaning(
+    StoreReadOnly, "This is a standby, or writing is switched off: connect to the primary."
+)
+_FULL = Meaning(StoreFull, "Free some space on the database's disk.")
+_CROWDED = Meaning(Unavailable, "The server has no connection left for us.")
+_AGAIN = Meaning(Again)
+_NOT_NOW = Meaning(Unavailable)
+_UNKNOWN = Meaning(OutcomeUnknown)
+
+POSTGRES_CODES: Mapping[Code, Meaning] = {
+    "23505": Meaning(AlreadyThere),
+    "25006": _READ_ONLY,
+    "28000": _LOGIN,
+    "28P01": _LOGIN,
+    "3D000": _NO_DATABASE,
+    "3F000": Meaning(Misconfigured, "Create the schema, or name another one with ?schema="),
+    "40001": _AGAIN,
+    "40P01": _AGAIN,
+    "42501": _NO_RIGHTS,
+    "42P01": _NO_TABLE,
+    "42703": _OTHER_TABLE,
+    "42804": _OTHER_TABLE,
+    "42P10": _OTHER_TABLE,
+    "53100": _FULL,
+    "53200": _NOT_NOW,
+    "53300": _CROWDED,
+    "53400": _NOT_NOW,
+    "55P03": _NOT_NOW,
+    "57014": _NOT_NOW,
+    "57P01": _UNKNOWN,
+    "57P02": _UNKNOWN,
+    "57P03": _NOT_NOW,
+    "57P05": _UNKNOWN,
+}
+
+# While connecting libpq has no code for us, only words.
+_POSTGRES_WORDS: tuple[tuple[str, Code], ...] = (
+    (r"password|authentication|pg_hba\.conf|role .* does not exist|not permitted to log", "28000"),
+    (r"database .* does not exist|no such database", "3D000"),
+    (r"permission denied for database", "42501"),
+    (r"too many (clients|connections)|connection slots|no more connections", "53300"),
+    (r"starting up|shutting down|recovery mode|not yet accepting", "57P03"),
+    (r"SSL was required|certificate|unsupported startup parameter|read-write|read-only", "config"),
+)
+
+MYSQL_CODES: Mapping[Code, Meaning] = {
+    1021: _FULL,
+    1040: _CROWDED,
+    1041: _NOT_NOW,
+    1044: _LOGIN,
+    1045: _LOGIN,
+    1049: _NO_DATABASE,
+    1046: Meaning(Misconfigured, "Name the database in the URL: mysql://user@host/DATABASE"),
+    1047: _NOT_NOW,  # Galera: this node is not ready
+    1053: _UNKNOWN,
+    1054: _OTHER_TABLE,
+    1062: Meaning(AlreadyThere),
+    1114: _FULL,
+    1129: _CROWDED,
+    1130: _LOGIN,
+    1142: _NO_RIGHTS,
+    1143: _NO_RIGHTS,
+    1146: _NO_TABLE,
+    1180: _UNKNOWN,  # an error during COMMIT
+    1203: _CROWDED,
+    1205: _NOT_NOW,
+    1213: _AGAIN,
+    1226: _CROWDED,
+    1227: _NO_RIGHTS,
+    1290: _READ_ONLY,
+    1317: _NOT_NOW,
+    1364: _OTHER_TABLE,
+    1412: _AGAIN,
+    1792: _READ_ONLY,
+    1836: _READ_ONLY,
+    1969: _NOT_NOW,
+    3024: _NOT_NOW,
+    3572: _NOT_NOW,
+    3819: _OTHER_TABLE,
+    4025: _OTHER_TABLE,
+}
+
+
+class Diagnosis(Struct, frozen=True):
+    """How a family of databases tells what is wrong."""
+
+    codes: Mapping[Code, Meaning]
+    code_of: Callable[[BaseException, Doing], Code]
+    is_broken: Callable[[Code], bool]
+
+
+def _postgres_code(error: BaseException, doing: Doing) -> Code:
+    code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    if code is None and doing == "connecting":
+        for words, meant in _POSTGRES_WORDS:
+            if re.search(words, str(error), re.I):
+                return meant
+    return code
+
+
+def _postgres_broken(code: Code) -> bool:
+    return isinstance(code, str) and code.startswith("08")
+
+
+def _mysql_code(error: BaseException, doing: Doing) -> Code:
+    code = error.args[0] if error.args else None
+    return code if isinstance(code, int) and code else None
+
+
+def _mysql_broken(code: Code) -> bool:
+    # 2000 and up are the client's own; 115x and 1927 are about the connection.
+    own = range(2000, 3000)
+    return code in own or code in {1152, 1156, 1157, 1158, 1159, 1160, 1161, 1927}
+
+
+_KIND_WHEN_BROKEN: Mapping[Doing, type[HoldfastError]] = {
+    "connecting": Unavailable,
+    "reading": Broken,
+    "writing": OutcomeUnknown,
+}
+
+POSTGRES = Diagnosis(
+    {**POSTGRES_CODES, "config": Meaning(Misconfigured)}, _postgres_code, _postgres_broken
+)
+MYSQL = Diagnosis(MYSQL_CODES, _mysql_code, _mysql_broken)
+
+
+def trouble(
+    exc: Exception, diagnosis: Diagnosis, doing: Doing, place: str
+) -> tuple[HoldfastError, bool]:
+    """The driver's error in our words, and whether the connection is of no more use.
+
+    The caller raises it `from cause(exc)`.
+    """
+    if isinstance(exc, sa.TimeoutError):
+        full = "all connections of the pool are in use; make it larger with ?pool_size="
+        return Unavailable(f"{place}: {full}"), False
+    error = cause(exc)
+    code = diagnosis.code_of(error, doing)
+    said = redact(str(error.args[-1] if error.args else error)).strip().splitlines()
+    words = f"{place}: {said[0] if said else type(error).__name__}"
+    meaning = diagnosis.codes.get(code)
+    if meaning is not None and not (meaning is _UNKNOWN and doing != "writing"):
+        return meaning.kind(f"{words} {meaning.advice}".rstrip()), meaning is _UNKNOWN
+    if meaning is _UNKNOWN or is_broken(exc, code, diagnosis, doing):
+        return _KIND_WHEN_BROKEN[doing](words), True
+    if isinstance(error, RuntimeError) and "cryptography" in str(error):
+        return MissingDriver(f"{words} (pip install 'holdfast[mysql]')"), True
+    return Misconfigured(words), True
+
+
+def is_broken(exc: Exception, code: Code, diagnosis: Diagnosis, doing: Doing) -> bool:
+    """Whether this is about the connection and not about the statement."""
+    if isinstance(exc, sa.DBAPIError):
+        no_answer = code is None and isinstance(exc, (sa.OperationalError, sa.InterfaceError))
+        return exc.connection_invalidated or no_answer or diagnosis.is_broken(code)
+    return isinstance(exc, (OSError, EOFError, sa.InvalidRequestError)) or doing == "connecting"
+
+
+def cause(exc: Exception) -> BaseException:
+    """The driver's own exception."""
+    wrapped: Any = exc.orig if isinstance(exc, sa.StatementError) else None
+    return exc if wrapped is None else wrapped

@@ -1,0 +1,86 @@
+-- What both MySQL and MariaDB speak. Every statement is a transaction of its own.
+-- A write brings the new version, which is the server's clock, in its reply: that is what
+-- LAST_INSERT_ID(expression) does, and it leaves nothing behind that is read later.
+-- UTC_TIMESTAMP is the time at which the server got the statement, and knows no summer time.
+-- Keys compare exactly: a binary collation that does not pad with spaces.
+
+-- name: clock
+TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
+
+-- name: create
+CREATE TABLE IF NOT EXISTS {table} (
+    `key` VARCHAR(512) CHARACTER SET utf8mb4 COLLATE {collation} NOT NULL PRIMARY KEY,
+    mode VARCHAR(16) NOT NULL,
+    owners VARCHAR(1000) CHARACTER SET utf8mb4 NOT NULL,
+    fence BIGINT NOT NULL,
+    expires_at DATETIME(6) NULL COMMENT 'UTC',
+    version BIGINT NOT NULL,
+    turn BIGINT NOT NULL,
+    record JSON NOT NULL
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC COMMENT = '{mark}'
+
+-- name: grant
+GRANT SELECT, INSERT, UPDATE, DELETE ON {table} TO {user}
+
+-- With constants the server need not open every table for what it says of itself.
+
+-- name: look
+SELECT
+    {schema} AS `schema`,
+    (
+        SELECT table_name FROM information_schema.tables
+        WHERE table_schema = {schema} AND table_name = :name
+    ) AS name,
+    (
+        SELECT table_comment FROM information_schema.tables
+        WHERE table_schema = {schema} AND table_name = :name
+    ) AS mark,
+    (
+        SELECT GROUP_CONCAT(column_name) FROM information_schema.columns
+        WHERE table_schema = {schema} AND table_name = :name
+    ) AS columns,
+    CURRENT_USER() AS who,
+    DATABASE() AS place,
+    0 AS standby,
+    VERSION() AS server
+
+-- name: load
+SELECT {clock} AS now, here.version, here.record
+FROM (SELECT 1) AS always
+LEFT JOIN {table} AS here ON here.`key` = :key
+
+-- name: insert
+INSERT INTO {table} (`key`, mode, owners, fence, expires_at, version, turn, record)
+VALUES (
+    :key, :mode, :owners, :fence,
+    TIMESTAMP('1970-01-01') + INTERVAL :expires_at MICROSECOND,
+    LAST_INSERT_ID({clock}), 0, :record
+)
+
+-- name: update
+UPDATE {table} SET
+    mode = :mode,
+    owners = :owners,
+    fence = :fence,
+    expires_at = TIMESTAMP('1970-01-01') + INTERVAL :expires_at MICROSECOND,
+    version = LAST_INSERT_ID(GREATEST(version + 1, {clock})),
+    turn = turn + :turn,
+    record = :record
+WHERE `key` = :key AND version = :version
+
+-- name: delete
+DELETE FROM {table} WHERE `key` = :key AND version = :version
+
+-- name: now
+SELECT {clock} AS now
+
+-- name: first_page
+SELECT {clock} AS now, `key`, version, record
+FROM {table} WHERE `key` >= :start ORDER BY `key` LIMIT :most
+
+-- name: next_page
+SELECT {clock} AS now, `key`, version, record
+FROM {table} WHERE `key` > :start ORDER BY `key` LIMIT :most
+
+-- name: turns
+SELECT `key`, version, turn FROM {table} WHERE `key` IN :keys

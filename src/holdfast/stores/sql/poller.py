@@ -1,0 +1,157 @@
+"""Waiting by looking: one thread per store asks for all keys that somebody waits for.
+
+A key is looked at soon when somebody begins to wait for it, or when it was just freed, and
+then ever more rarely, at times that are a little random. Keys whose time comes near are
+asked for together. So many idle waiters cost the database little: a few short queries per
+second and process once they have settled down.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from holdfast.errors import HoldfastError
+from holdfast.stores.wakeups import Sleeper, Wakeups
+
+FIRST_NAP_S, LONGEST_NAP_S, SLOWING = 0.02, 1.0, 1.4
+# A waiter that looks for itself comes back soon: its key's pace is kept for so long.
+LINGER_S = 2.0
+# Keys whose nap is over but for this part of it are asked for together.
+NEARLY = 0.4
+MOST_KEYS = 500
+
+Turns = Callable[[Sequence[str]], dict[str, tuple[int, int]]]
+
+
+class Pace:
+    """How often a key is looked at."""
+
+    __slots__ = ("at", "nap", "wanted_at")
+
+    def __init__(self, now: float) -> None:
+        self.wanted_at = now  # when somebody was last seen to wait for it
+        self.quicken(now)
+
+    def quicken(self, now: float) -> None:
+        """Something happens here: look again soon."""
+        self.nap = FIRST_NAP_S
+        self.at = now + _jittered(self.nap)
+
+    def slow_down(self, now: float) -> None:
+        """It was looked at: next time a little later."""
+        self.nap = min(self.nap * SLOWING, LONGEST_NAP_S)
+        self.at = now + _jittered(self.nap)
+
+
+class Poller:
+    """Rings sleepers when they may have been let in."""
+
+    def __init__(self, turns: Turns) -> None:
+        self.sleepers = Wakeups()
+        self._turns = turns
+        self._changed = threading.Condition()
+        self._paces: dict[str, Pace] = {}
+        self._running = False
+        self._closed = False
+
+    def add(self, sleeper: Sleeper) -> None:
+        """Look after this one."""
+        self.sleepers.add(sleeper)
+        with self._changed:
+            if self._closed:
+                sleeper.ring()
+                return
+            now = time.monotonic()
+            self._paces.setdefault(sleeper.key, Pace(now)).wanted_at = now
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._run, name="holdfast-poll", daemon=True).start()
+            self._changed.notify()
+
+    def discard(self, sleeper: Sleeper) -> None:
+        """No longer."""
+        self.sleepers.discard(sleeper)
+
+    def close(self) -> None:
+        """End the thread, and let everyone look for themselves."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self.sleepers.wake_all()
+
+    # --- the thread -------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            keys = self._next_keys()
+            if keys is None:
+                return
+            if keys:
+                self._look(keys)
+
+    def _next_keys(self) -> list[str] | None:
+        """The keys to look at now, or none after a nap. None: it is over."""
+        with self._changed:
+            now = time.monotonic()
+            awake = self._forget_unwanted(now)
+            if self._closed or not self._paces:
+                self._running = False
+                return None
+            keys = self._due(awake, now)
+            if not keys:
+                next_at = min((self._paces[key].at for key in awake), default=now + LINGER_S)
+                self._changed.wait(max(0.001, next_at - now))
+            return keys
+
+    def _forget_unwanted(self, now: float) -> list[str]:
+        """Drop the keys that nobody has waited for lately; those that somebody waits for."""
+        awake = [key for key in self.sleepers.keys() if key in self._paces]
+        for key in awake:
+            self._paces[key].wanted_at = now
+        self._paces = {k: p for k, p in self._paces.items() if now - p.wanted_at < LINGER_S}
+        return awake
+
+    def _due(self, keys: list[str], now: float) -> list[str]:
+        if not any(self._paces[key].at <= now for key in keys):
+            return []
+        near = [key for key in keys if self._paces[key].at <= now + NEARLY * self._paces[key].nap]
+        for key in near[:MOST_KEYS]:
+            self._paces[key].slow_down(now)
+        return near[:MOST_KEYS]
+
+    def _look(self, keys: list[str]) -> None:
+        try:
+            seen = self._turns(keys)
+        except HoldfastError:
+            # The sleepers meet the same trouble, and report it, when they look themselves.
+            for key in keys:
+                self._ring(key, self.sleepers.sleepers(key))
+            return
+        for key in keys:
+            version, turn = seen.get(key, (None, None))
+            sleepers = self.sleepers.sleepers(key)
+            self._ring(key, [one for one in sleepers if _may_have_changed(one, version, turn)])
+
+    def _ring(self, key: str, sleepers: list[Sleeper]) -> None:
+        for sleeper in sleepers:
+            sleeper.ring()
+        if sleepers:
+            with self._changed:
+                pace = self._paces.get(key)
+                if pace is not None:
+                    pace.quicken(time.monotonic())
+
+
+def _may_have_changed(sleeper: Sleeper, version: int | None, turn: int | None) -> bool:
+    """The first look compares the version; later ones only what lets somebody in."""
+    if sleeper.mark is None:
+        sleeper.mark = (turn,)
+        return bool(version != sleeper.version)
+    return bool(sleeper.mark != (turn,))
+
+
+def _jittered(nap: float) -> float:
+    return random.uniform(0.7 * nap, nap)

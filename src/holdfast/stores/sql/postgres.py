@@ -1,0 +1,99 @@
+"""PostgreSQL: a swap, its conflict and its wake-up in one round trip."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import text
+
+from holdfast.core.commands import ANYONE, NOBODY, Wake
+from holdfast.core.contract import Conflict, Facts, Swapped, Version, exactly
+from holdfast.core.records import Record
+from holdfast.stores.base import Outcome
+from holdfast.stores.sql.dialect import Dialect, Queries, Query, Sight, columns_of, entry_of
+from holdfast.stores.sql.errors import POSTGRES
+
+# PostgreSQL takes less than 8000 bytes; the key and the version need some of them.
+LONGEST_WHOM = 7000
+
+
+class PostgreSQLDialect(Dialect):
+    """PostgreSQL 11 and later."""
+
+    facts = Facts(
+        name="postgresql",
+        linearizable=True,
+        clock="store",
+        reach="network",
+        wakeup="push",
+        durable=True,
+        native_async=True,
+        caveats=(
+            "After a failover to an asynchronous standby the last writes may be missing: two "
+            "may then believe to hold a lock for up to a ttl, and only the fence tells.",
+            "The server's clock decides expiry: let it be slewed, never set back or forth.",
+        ),
+    )
+    diagnosis = POSTGRES
+    sql_file = Path(__file__).with_name("postgres.sql")
+    channel = ""
+
+    def fragments(self) -> dict[str, str]:
+        """The wake-up that goes with a write."""
+        return {name: self._raw[name] for name in ("notify", "notify_deleted")}
+
+    def found(self, sight: Sight) -> None:
+        """Name the channel by where the table really is, however it was named here."""
+        where = f"{sight.schema}.{sight.name}"
+        self.channel = f"holdfast_{hashlib.sha256(where.encode()).hexdigest()[:16]}"
+
+    def look_values(self) -> Mapping[str, Any]:
+        return {"name": self._fill["table"]}
+
+    def create_statement(self, sight: Sight) -> str:
+        """The table and its comment come into being together."""
+        return self.sql("create_at_once", create=self.sql("create"))
+
+    def swap_queries(
+        self, key: str, version: Version, record: Record | None, wake: Wake
+    ) -> Queries[Outcome]:
+        """One statement; a second one only when it had to wait for another writer."""
+        answer = yield from self._swap(key, version, record, wake)
+        row = answer.rows[0]._mapping
+        if row["written"] is not None:
+            return Swapped(None if record is None else row["written"], exactly(row["now"]))
+        if row["version"] == version:
+            # The snapshot is from before the write that was waited for: look again.
+            return Conflict((yield from self.load_queries(key)))
+        return Conflict(entry_of(row))
+
+    def _swap(self, key: str, version: Version, record: Record | None, wake: Wake) -> Query:
+        values = {"key": key, "channel": self.channel, "whom": whom(key, wake)}
+        if record is None:
+            turn = int(wake != NOBODY)
+            return self.query("delete", writing=True, **values, version=version, turn=turn)
+        values |= columns_of(record, wake)
+        if version is None:
+            return self.query("insert", writing=True, **values)
+        return self.query("update", writing=True, **values, version=version)
+
+    def ring_queries(self, payload: str) -> Queries[None]:
+        """Say something to all who listen."""
+        yield from Query(
+            text(self.sql("ring")), {"channel": self.channel, "payload": payload}, writing=True
+        )
+
+
+def whom(key: str, wake: Wake) -> str:
+    """What a notification says after the version: the tokens and the key."""
+    tokens = ",".join(wake)
+    return f"{tokens if len(tokens) <= LONGEST_WHOM else ANYONE[0]} {key}"
+
+
+def heard(payload: str) -> tuple[int, Wake, str]:
+    """The version, the tokens and the key of a notification."""
+    version, tokens, key = payload.split(" ", 2)
+    return int(version), tuple(tokens.split(",")), key

@@ -1,0 +1,181 @@
+"""A store that goes wrong on purpose, from a seed: for testing *your* code.
+
+Does your job stop when its lease is lost? Does it survive a store that is slow, or that
+does not answer? `ChaosStore` wraps any store and makes such things happen:
+
+    store = ChaosStore(MemoryStore(), seed=7, lose_leases=0.05, lose_replies=0.1)
+    locks = holdfast.connect(store)
+
+Each number is the chance, per request, that
+
+    lose_requests   it never reaches the store; `OutcomeUnknown`
+    lose_replies    the store carries it out, and no answer comes; `OutcomeUnknown`
+    refuse          the store says no, surely; `Unavailable`
+    delay           it takes up to `longest_delay` seconds longer, there or back
+    lose_leases     somebody evicts whoever holds the key, just before
+
+and two things happen when you say so: `lose(key)` takes a lease away now, and `cut()` makes
+the store unreachable until `mend()`.
+
+The same seed makes the same decisions in the same order of requests. Threads that run side
+by side send theirs in an order of their own; a test that needs one certain thing to happen
+uses `lose` and `cut`, or `holdfast.testing.faults.FaultyStore`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from threading import Lock
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from holdfast.core import rules
+from holdfast.core.commands import NOBODY, Command, Evict, Evicted, Stamp, Wake
+from holdfast.core.contract import Applied, Conflict, Entry, Page, Version
+from holdfast.core.records import Micros, Record
+from holdfast.errors import BadOption, OutcomeUnknown, Unavailable
+from holdfast.stores.base import Outcome, Store
+from holdfast.stores.url import StoreURL
+
+R = TypeVar("R")
+
+
+class ChaosStore(Store):
+    """Wraps a store, and makes trouble from a seed."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        seed: int = 0,
+        lose_requests: float = 0.0,
+        lose_replies: float = 0.0,
+        refuse: float = 0.0,
+        delay: float = 0.0,
+        longest_delay: float = 0.1,
+        lose_leases: float = 0.0,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._store = store
+        self._chances = {
+            "lose_requests": lose_requests,
+            "lose_replies": lose_replies,
+            "refuse": refuse,
+            "delay": delay,
+            "lose_leases": lose_leases,
+        }
+        for name, chance in self._chances.items():
+            if not 0 <= chance <= 1:
+                raise BadOption(f"{name} is a chance between 0 and 1, not {chance!r}.")
+        self.facts = replace(store.facts, native_async=False)
+        self.happened: Counter[str] = Counter()  # how often what went wrong
+        self._longest_delay = longest_delay
+        self._sleep = sleep
+        self._rng = Random(seed)
+        self._lock = Lock()
+        self._cut = False
+
+    @classmethod
+    def from_url(cls, url: StoreURL, **options: Any) -> ChaosStore:
+        """It is made around an open store, never from a URL."""
+        raise BadOption("A ChaosStore is made around an open store: ChaosStore(store, seed=1).")
+
+    # --- trouble on command -------------------------------------------------------------------
+
+    def lose(self, key: str) -> int:
+        """Take the key away from whoever holds it, now; how many were thrown out.
+
+        They learn it at their next beat, as after any eviction.
+        """
+        if self.facts.scripted:
+            verdict = self._store.apply(key, Evict(), "chaos").verdict
+            return len(verdict.holders) if isinstance(verdict, Evicted) else 0
+        entry = self._store.load(key)
+        while True:
+            at = entry.now.latest if entry.now is not None else entry.record.fence + 1
+            stamp = Stamp(at, "chaos", clocked=entry.now is not None)
+            decision = rules.decide(Evict(), entry.record, lambda party: False, stamp)
+            if decision.record is None:
+                return 0
+            outcome = self._store.swap(key, entry.version, decision.record, decision.wake)
+            if not isinstance(outcome, Conflict):
+                return len(entry.record.holders)
+            entry = outcome.entry
+
+    def cut(self) -> None:
+        """From now on the store cannot be reached."""
+        self._cut = True
+
+    def mend(self) -> None:
+        """It can be reached again."""
+        self._cut = False
+
+    # --- a store ------------------------------------------------------------------------------
+
+    def load(self, key: str) -> Entry:
+        """Load, if nothing goes wrong."""
+        return self._ask(key, lambda: self._store.load(key))
+
+    def swap(
+        self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
+    ) -> Outcome:
+        """Swap, if nothing goes wrong."""
+        return self._ask(key, lambda: self._store.swap(key, version, record, wake))
+
+    def apply(self, key: str, command: Command, beat: str) -> Applied:
+        """Run a command, if nothing goes wrong."""
+        return self._ask(key, lambda: self._store.apply(key, command, beat))
+
+    def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
+        """Scan, if nothing goes wrong."""
+        return self._ask(None, lambda: self._store.scan(prefix, cursor, limit))
+
+    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
+        """Wait; nothing goes wrong with that."""
+        self._store.wait(key, version, token, at_most)
+
+    def setup(self) -> None:
+        """Set the store up; nothing goes wrong with that."""
+        self._store.setup()
+
+    def close(self) -> None:
+        """Close the store."""
+        self._store.close()
+
+    def abandon(self) -> None:
+        """After a fork, in the child."""
+        self._store.abandon()
+
+    # --- chance -------------------------------------------------------------------------------
+
+    def _ask(self, key: str | None, call: Callable[[], R]) -> R:
+        if self._cut:
+            raise Unavailable("The store was cut off on purpose.")
+        goes_wrong, late_by = self._draw()
+        if key is not None and "lose_leases" in goes_wrong:
+            self.lose(key)
+        if "refuse" in goes_wrong:
+            raise Unavailable("The store refused on purpose.")
+        if "lose_requests" in goes_wrong:
+            raise OutcomeUnknown("The request was lost on purpose.")
+        if late_by > 0:
+            self._sleep(late_by)
+        answer = call()
+        if late_by < 0:
+            self._sleep(-late_by)
+        if "lose_replies" in goes_wrong:
+            raise OutcomeUnknown("The reply was lost on purpose.")
+        return answer
+
+    def _draw(self) -> tuple[set[str], float]:
+        """What goes wrong with this request, and how late it is (below 0: the reply)."""
+        with self._lock:
+            rng = self._rng
+            wrong = {name for name, chance in self._chances.items() if rng.random() < chance}
+            late_by = rng.uniform(-self._longest_delay, self._longest_delay)
+            self.happened.update(wrong)
+        return wrong, late_by if "delay" in wrong else 0.0

@@ -1,0 +1,157 @@
+"""Wrong about time: whose clock decides, from when it counts, who is silent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+from msgspec.structs import replace
+
+from holdfast.core import holds, rules, validity
+from holdfast.core.commands import Decision, Granted, Renew
+from holdfast.core.contract import Interval
+from holdfast.core.effects import WALL, Steps
+from holdfast.core.holds import Attempt
+from holdfast.core.records import Record
+from holdfast.core.steps import Answer
+from holdfast.core.witness import Witness
+from tests.sim.mutants.base import Patches, mutant, wrap_apply
+
+
+@mutant(60)
+def _expiry_by_the_wall_clock_of_a_client() -> Iterator[Patches]:
+    walls: dict[int, int] = {}
+
+    def wrapper(
+        inner: Steps[Answer], witness: Witness, attempt: Attempt, command: Any
+    ) -> Steps[Answer]:
+        walls[id(witness)] = yield from WALL
+        return (yield from inner)
+
+    def dead(self: Witness, key: str, now: Any, m: int) -> Any:
+        return lambda party: walls.get(id(self), 0) > party.expires_at > 0
+
+    yield from wrap_apply(wrapper)
+    yield patch.object(Witness, "dead", dead)
+
+
+@mutant(60)
+def _deadline_from_after_the_reply() -> Iterator[Patches]:
+    def wrapper(
+        inner: Steps[Answer], witness: Witness, attempt: Attempt, command: Any
+    ) -> Steps[Answer]:
+        verdict, view = yield from inner
+        attempt.sent = dict.fromkeys(attempt.sent, view.got)
+        return verdict, view
+
+    yield from wrap_apply(wrapper)
+
+
+@mutant(100)
+def _expiry_from_the_clock_of_an_earlier_load() -> Iterator[Patches]:
+    yield patch.object(validity.Reading, "upper", lambda self, m: self.now.latest)
+
+
+@mutant(300)
+def _deadline_of_the_last_attempt_though_an_earlier_one_landed() -> Iterator[Patches]:
+    class Last(dict[str, int]):
+        def __getitem__(self, beat: str) -> int:
+            return max(self.values())
+
+    original = Attempt.__init__
+
+    def init(self: Attempt, key: str, command: Any, first_beat: str = "") -> None:
+        original(self, key, command, first_beat)
+        self.sent = Last()
+
+    yield patch.object(Attempt, "__init__", init)
+
+
+@mutant(60)
+def _no_margin_for_clock_rates() -> Iterator[Patches]:
+    yield patch.object(holds, "deadline", lambda sent, ttl: sent + ttl)
+
+
+@mutant(100)
+def _a_date_clock_taken_as_exact() -> Iterator[Patches]:
+    original = Witness.read_clock
+
+    def read_clock(self: Witness, now: Interval | None, sent: int) -> None:
+        original(self, now and Interval(now.earliest, now.earliest), sent)
+
+    yield patch.object(Witness, "read_clock", read_clock)
+
+
+@mutant(100)
+def _dead_by_the_latest_that_the_clock_may_show() -> Iterator[Patches]:
+    original = Witness.dead
+
+    def dead(self: Witness, key: str, now: Interval | None, m: int) -> Any:
+        return original(self, key, now and Interval(now.latest, now.latest), m)
+
+    yield patch.object(Witness, "dead", dead)
+
+
+@mutant(200)
+def _a_clock_reading_counted_from_after_the_reply() -> Iterator[Patches]:
+    original = Witness.saw
+
+    def saw(self: Witness, key: str, entry: Any, sent: int, got: int) -> Any:
+        return original(self, key, entry, got, got)
+
+    yield patch.object(Witness, "saw", saw)
+
+
+@mutant(400)
+def _a_clock_carried_on_without_regard_to_its_rate() -> Iterator[Patches]:
+    yield patch.object(validity.Reading, "upper", lambda self, m: self.now.latest + m - self.sent)
+
+
+@mutant(600)
+def _silence_counted_from_before_the_look() -> Iterator[Patches]:
+    original = Witness.saw
+
+    def saw(self: Witness, key: str, entry: Any, sent: int, got: int) -> Any:
+        view = original(self, key, entry, sent, got)
+        for party, since in self._observed.get(key, {}).items():
+            if since == got:
+                self._observed[key][party] = sent
+        return view
+
+    yield patch.object(Witness, "saw", saw)
+
+
+@mutant(200)
+def _a_renewal_that_keeps_its_beat() -> Iterator[Patches]:
+    original = rules._renew
+
+    def renew(command: Any, record: Record, dead: Any, stamp: Any) -> Decision:
+        mine = rules.find(record.holders, command.token)
+        if mine is not None and not stamp.clocked:
+            stamp = replace(stamp, beat=mine.beat)
+        return original(command, record, dead, stamp)
+
+    def wrapper(
+        inner: Steps[Answer], witness: Witness, attempt: Attempt, command: Any
+    ) -> Steps[Answer]:
+        verdict, view = yield from inner
+        if isinstance(verdict, Granted):
+            last = max(attempt.sent.values(), default=view.got)
+            attempt.sent.setdefault(verdict.holder.beat, last)
+        return verdict, view
+
+    yield patch.dict(rules._RULES, {Renew: renew})
+    yield from wrap_apply(wrapper)
+
+
+@mutant(200)
+def _a_silent_holder_given_half_its_ttl() -> Iterator[Patches]:
+    original = Witness.dead
+
+    def dead(self: Witness, key: str, now: Interval | None, m: int) -> Any:
+        judge = original(self, key, now, m)
+        seen = self._observed.get(key, {})
+        return lambda p: judge(p) or m - seen.get((p.token, p.beat), m) > p.ttl // 2
+
+    yield patch.object(Witness, "dead", dead)

@@ -1,0 +1,100 @@
+"""Wrong about the law: fences, the queue, the table, the order of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+from holdfast.core import acquiring, rules
+from holdfast.core.commands import Decision, Evict, Take
+from holdfast.core.contract import Interval
+from holdfast.core.records import Record, Waiter
+from holdfast.core.witness import Witness
+from tests.sim.mutants.base import Patches, mutant
+
+
+@mutant(400)
+def _a_fence_that_restarts_after_deletion() -> Iterator[Patches]:
+    yield patch.object(rules, "next_fence", lambda record, at: record.fence + 1)
+
+
+@mutant(60)
+def _a_fence_that_follows_the_clock_only() -> Iterator[Patches]:
+    yield patch.object(rules, "next_fence", lambda record, at: at)
+
+
+@mutant(200)
+def _a_taken_lease_that_keeps_its_fence() -> Iterator[Patches]:
+    original = rules._take
+
+    def take(command: Take, record: Record, dead: Any, stamp: Any) -> Decision:
+        with patch.object(rules, "next_fence", lambda record, at: record.fence):
+            return original(command, record, dead, stamp)
+
+    yield patch.dict(rules._RULES, {Take: take})
+
+
+@mutant(100)
+def _an_eviction_that_leaves_the_fence() -> Iterator[Patches]:
+    original = rules._evict
+
+    def evict(command: Evict, record: Record, dead: Any, stamp: Any) -> Decision:
+        with patch.object(rules, "next_fence", lambda record, at: record.fence):
+            return original(command, record, dead, stamp)
+
+    yield patch.dict(rules._RULES, {Evict: evict})
+
+
+@mutant(100)
+def _a_reader_let_in_beside_a_waiting_writer() -> Iterator[Patches]:
+    original = rules.fits_beside
+
+    def fits_beside(claim: Any, before: Any) -> bool:
+        if claim.mode == "shared":
+            before = [party for party in before if not isinstance(party, Waiter)]
+        return original(claim, before)
+
+    yield patch.object(rules, "fits_beside", fits_beside)
+
+
+@mutant(60)
+def _a_queue_that_is_overtaken() -> Iterator[Patches]:
+    yield patch.object(rules, "_ahead_of", lambda token, queue: ())
+
+
+@mutant(600)
+def _one_permit_too_many() -> Iterator[Patches]:
+    original = rules.fits_beside
+
+    def fits_beside(claim: Any, before: Any) -> bool:
+        one_more = claim.mode == "counted" and len(before) > 1 and before[0].mode == "counted"
+        return original(claim, before[1:] if one_more else before)
+
+    yield patch.object(rules, "fits_beside", fits_beside)
+
+
+@mutant(200)
+def _the_dead_wait_for_ever() -> Iterator[Patches]:
+    original = rules.alive
+
+    def alive(parties: Any, dead: Any) -> Any:
+        return original(parties, lambda party: not isinstance(party, Waiter) and dead(party))
+
+    yield patch.object(rules, "alive", alive)
+
+
+@mutant(800)
+def _acquire_all_without_a_fixed_order() -> Iterator[Patches]:
+    yield patch.object(acquiring, "canonical", list)
+
+
+@mutant(400, "seconds")
+def _a_waiter_that_hammers_a_slow_clock() -> Iterator[Patches]:
+    original = Witness.dead_from
+
+    def dead_from(self: Witness, key: str, party: Any, now: Any, got: int) -> int:
+        exact = now and Interval(now.earliest, now.earliest)
+        return original(self, key, party, exact, got)
+
+    yield patch.object(Witness, "dead_from", dead_from)

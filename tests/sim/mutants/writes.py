@@ -1,0 +1,120 @@
+"""Wrong about writes: lost replies, and writing without looking."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any
+from unittest.mock import patch
+
+from holdfast.core import rules, steps
+from holdfast.core.commands import Claim, Decision, Free, Freed, Granted, Renew
+from holdfast.core.contract import Conflict
+from holdfast.core.effects import Steps, Swap
+from holdfast.core.holds import Attempt, Hold
+from holdfast.core.records import Record
+from holdfast.core.steps import Answer
+from holdfast.core.witness import Witness
+from holdfast.errors import Busy, LeaseLost, OutcomeUnknown
+from holdfast.testing.sim import work
+from tests.sim.mutants.base import Patches, mutant, relay, wrap_apply
+
+
+@mutant(60)
+def _a_lost_reply_taken_as_refusal() -> Iterator[Patches]:
+    def wrapper(
+        inner: Steps[Answer], witness: Witness, attempt: Attempt, command: Any
+    ) -> Steps[Answer]:
+        def failed(effect: Any, trouble: Exception) -> Exception:
+            if isinstance(trouble, OutcomeUnknown) and isinstance(command, Claim):
+                attempt.touched = False
+                return Busy("It was refused.")
+            return trouble
+
+        return (yield from relay(inner, failed=failed))
+
+    yield from wrap_apply(wrapper)
+
+
+@mutant(60)
+def _a_lost_heartbeat_reply_taken_as_theft() -> Iterator[Patches]:
+    def wrapper(
+        inner: Steps[Answer], witness: Witness, attempt: Attempt, command: Any
+    ) -> Steps[Answer]:
+        def failed(effect: Any, trouble: Exception) -> Exception:
+            if isinstance(trouble, OutcomeUnknown) and isinstance(command, Renew):
+                return LeaseLost("It was stolen.")
+            return trouble
+
+        return (yield from relay(inner, failed=failed))
+
+    yield from wrap_apply(wrapper)
+
+
+@mutant(400)
+def _a_conflict_with_oneself_taken_as_somebody_else() -> Iterator[Patches]:
+    yield patch.object(Attempt, "shows_in", lambda self, record: False)
+
+
+@mutant(60)
+def _nothing_is_undone() -> Iterator[Patches]:
+    def undo_steps(witness: Witness, attempts: Any, until: int) -> Steps[None]:
+        yield from ()
+
+    yield patch.object(work, "undo_steps", undo_steps)
+
+
+def _overwriting(kind: type) -> Iterator[Patches]:
+    """Write again over whatever is there instead."""
+
+    def wrapper(
+        inner: Steps[Answer], witness: Witness, attempt: Attempt, command: Any
+    ) -> Steps[Answer]:
+        def answered(effect: Any, answer: Any) -> Generator[Any, Any, Any]:
+            while isinstance(effect, Swap) and isinstance(command, kind):
+                outcome = answer[0]
+                if not isinstance(outcome, Conflict):
+                    break
+                answer = yield Swap(effect.key, outcome.entry.version, effect.record, effect.wake)
+            return answer
+
+        return (yield from relay(inner, answered=answered))
+
+    return wrap_apply(wrapper)
+
+
+@mutant(60)
+def _acquire_that_loads_and_then_writes_without_compare() -> Iterator[Patches]:
+    yield from _overwriting(Claim)
+
+
+@mutant(60)
+def _a_stale_renewal_that_overwrites_the_new_holder() -> Iterator[Patches]:
+    yield from _overwriting(Renew)
+
+
+@mutant(60)
+def _release_without_the_token() -> Iterator[Patches]:
+    def free(command: Free, record: Record, dead: Any, stamp: Any) -> Decision:
+        return Decision(Freed(), Record(record.fence, (), record.queue, stamp.at), ("*",))
+
+    yield patch.dict(rules._RULES, {Free: free})
+
+
+@mutant(200)
+def _a_renewal_that_resurrects_a_lost_lease() -> Iterator[Patches]:
+    def renewed(hold: Hold, attempt: Attempt, verdict: Any, got: int) -> None:
+        if not isinstance(verdict, Granted):
+            raise LeaseLost("It is gone.")
+        if hold.state == "lost":
+            hold.state = "held"
+        hold.lapsed = False
+        hold.extend(verdict.holder, attempt.sent[verdict.holder.beat])
+
+    yield patch.object(steps, "_renewed", renewed)
+
+
+@mutant(800)
+def _a_renewal_that_trusts_the_clock_it_read_before_it_stood_still() -> Iterator[Patches]:
+    yield patch.object(
+        Hold, "valid", lambda self, now: self.state == "held" and now < self.deadline
+    )

@@ -1,0 +1,213 @@
+"""The table, the engines that it can be opened on, and what goes over the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.ext.asyncio import create_async_engine
+
+import holdfast
+from holdfast import aio
+from holdfast.core.contract import Swapped
+from holdfast.core.records import Record
+from holdfast.errors import BadURL, ClientForked
+from holdfast.stores.registry import open_store
+from holdfast.stores.sql import SQLStore
+from holdfast.stores.threaded import ThreadedStore
+from tests.engines.proxy import Proxy
+from tests.stores.sql.servers import Server
+
+ASYNC_DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+aiomysql"}
+
+
+def test_a_person_can_query_it(server: Server) -> None:
+    """Mode, owners, fence and expiry can be read without knowing the record's format."""
+    table = server.new_table()
+    with holdfast.connect(server.url(query=f"table={table}"), owner="Ann") as locks:
+        ask = f"SELECT mode, owners, fence, expires_at, record FROM {table}"
+        with locks.acquire("db://warehouse", ttl=60) as lease:
+            ((mode, owners, fence, expires_at, record),) = server.run(ask)
+            assert (mode, owners, fence) == ("exclusive", "Ann", lease.fence)
+            zone = expires_at.tzinfo or UTC
+            left = expires_at - datetime.now(zone).replace(tzinfo=expires_at.tzinfo)
+            assert 30 < left.total_seconds() < 90
+            assert "holders" in record
+        ((mode, owners, _, expires_at, _),) = server.run(ask)
+        assert (mode, owners, expires_at) == ("free", "", None)
+
+
+def test_many_owners_fit(server: Server) -> None:
+    """More owners than the column holds are cut, for people only."""
+    with holdfast.connect(server.url()) as locks:
+        names = [f"{number}" * 200 for number in range(8)]
+        leases = [locks.acquire("owners", limit=10, owner=f"{name}\0") for name in names]
+        assert len(locks.show("owners").holders) == 8
+        for lease in leases:
+            lease.release()
+
+
+def test_schema_and_table_of_ones_choosing(server: Server) -> None:
+    """The table can be in any schema, and two tables are two worlds of locks."""
+    table, schema = server.new_table(), f"s{server.new_table()}"
+    server.run(f"CREATE SCHEMA {schema}")
+    one = server.open(query=f"table={table}&schema={schema}")
+    two = server.open(query=f"table={table}")
+    assert isinstance(one.swap("k", None, Record(1)), Swapped)
+    assert two.load("k").version is None
+    assert server.run(f"SELECT count(*) FROM {schema}.{table}") == [(1,)]
+
+
+def test_ddl_is_what_setup_runs(server: Server) -> None:
+    """The printed statements make a table that the store takes for its own."""
+    table = server.new_table()
+    store = server.open(query=f"table={table}")
+    ddl = store.ddl()
+    for statement in ddl.split(";\n"):
+        if statement.strip():
+            server.run(statement)
+    store.setup()
+    assert store.load("k").version is None
+
+
+def test_ddl_on_the_command_line(server: Server) -> None:
+    """`holdfast setup --print` prints it, and changes nothing."""
+    table = server.new_table()
+    url = server.url(query=f"table={table}")
+    command = [sys.executable, "-m", "holdfast", "--url", url, "setup", "--print"]
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert printed.returncode == 0, printed.stderr
+    assert printed.stdout == server.open(query=f"table={table}").ddl()
+    with pytest.raises(ProgrammingError):
+        server.run(f"SELECT * FROM {table}")
+
+
+def test_setup_by_many_at_once(server: Server) -> None:
+    """Many workers that start at the same time make one table, and none fails."""
+    table = server.new_table()
+    stores = [server.open(query=f"table={table}") for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        outcomes = list(pool.map(lambda store: store.swap("k", None, Record(1)), stores))
+    assert sum(isinstance(outcome, Swapped) for outcome in outcomes) == 1
+
+
+def test_application_engine_is_shared(server: Server) -> None:
+    """An application's engine is used, with its pool, and not closed."""
+    pool = server.pool(pool_size=2)
+    with holdfast.connect(pool) as locks:
+        with locks.acquire("adopted"), pool.connect() as connection:
+            assert connection.exec_driver_sql("SELECT 1").scalar() == 1
+        assert pool.pool.checkedin() >= 1  # type: ignore[attr-defined]
+    with pool.connect() as connection:
+        assert connection.get_isolation_level() != "AUTOCOMMIT"
+    pool.dispose()
+
+
+def test_application_engine_for_asyncio(server: Server) -> None:
+    """An application's AsyncEngine is used by asyncio; a blocking one serves it by threads."""
+
+    async def use(engine: Any) -> None:
+        async with aio.connect(engine) as locks, locks.acquire("adopted-aio", ttl=0.6) as lease:
+            await asyncio.sleep(0.9)
+            assert lease.held
+
+    async def run() -> None:
+        engine = create_async_engine(server.engine.url(ASYNC_DRIVERS[server.kind]))
+        await use(engine)
+        async with engine.connect() as connection:
+            assert (await connection.exec_driver_sql("SELECT 1")).scalar() == 1
+        await engine.dispose()
+
+    asyncio.run(run())
+    pool = server.pool()
+    assert isinstance(open_store(pool).to_async(), ThreadedStore)
+    asyncio.run(use(pool))
+    pool.dispose()
+
+
+def test_other_objects_are_refused(server: Server) -> None:
+    """What is no engine of a database we know is refused."""
+    with pytest.raises(BadURL, match="sqlite:///path"):
+        open_store(create_engine("sqlite://"))
+    with pytest.raises(BadURL, match="not on a URL"):
+        open_store(create_engine(server.driver_url()).url)
+    with pytest.raises(BadURL):
+        open_store(3)
+
+
+def test_round_trips(server: Server) -> None:
+    """Two trips for a cold acquire, one for a warm one, one for a release."""
+    with Proxy(server.engine.port) as proxy:
+        url = server.url(port=str(proxy.port))
+        with holdfast.connect(url, ttl=120) as locks:
+            with locks.acquire("warm-up"):
+                pass
+            trips = []
+            for _ in range(2):
+                before = proxy.requests
+                lease = locks.acquire(f"trips/{os.getpid()}")
+                trips.append(proxy.requests - before)
+                before = proxy.requests
+                lease.release()
+                trips.append(proxy.requests - before)
+    assert trips == [2, 1, 1, 1]
+
+
+def _use_in_child(store: SQLStore, results: Any) -> None:
+    with holdfast.connect(os.environ["HOLDFAST_TEST_URL"]) as locks, locks.acquire("forked/child"):
+        results.put("got it")
+
+
+def test_fork(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forked child gets nothing of its parent's, and the parent's connections live on."""
+    monkeypatch.setenv("HOLDFAST_TEST_URL", server.url())
+    context = multiprocessing.get_context("fork")
+    with holdfast.connect(server.url()) as locks:
+        lease = locks.acquire("forked", ttl=60)
+        results = context.Queue()
+        store = server.open()
+        child = context.Process(target=_use_in_child, args=(store, results))
+        child.start()
+        assert results.get(timeout=20) == "got it"
+        child.join(20)
+        assert child.exitcode == 0
+        lease.renew()
+        assert lease.release() is True
+
+
+def test_client_of_before_a_fork_is_refused(server: Server) -> None:
+    """The parent's client says in the child that it is of no use there."""
+    with holdfast.connect(server.url()) as locks:
+        locks.show("forked")
+        pid = os.fork()
+        if pid == 0:
+            try:
+                locks.show("forked")
+            except ClientForked:
+                os._exit(0)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert locks.show("forked").free
+
+
+def test_clock_that_stands_still(mariadb: Server) -> None:
+    """Where the clock did not go forward, the version does, and the time is read by itself."""
+    table = mariadb.new_table()
+    store = mariadb.open(query=f"table={table}")
+    store.swap("k", None, Record(1))
+    ahead = 10**16
+    mariadb.run(f"UPDATE {table} SET version = {ahead}")
+    swapped = store.swap("k", ahead, Record(2))
+    assert isinstance(swapped, Swapped)
+    assert swapped.version == ahead + 1
+    assert swapped.now is not None
+    assert swapped.now.latest < ahead

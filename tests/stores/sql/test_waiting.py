@@ -1,0 +1,249 @@
+"""How waiters are woken, and what they cost while nothing happens."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import aio
+from holdfast.core.commands import ANYONE
+from holdfast.core.contract import Swapped
+from holdfast.core.records import SECOND, Record
+from holdfast.stores.registry import open_store
+from holdfast.stores.sql import SQLStore
+from holdfast.testing.conformance import FACES, Face, run_case
+from tests.conformance.sql_targets import SQLTarget
+from tests.engines.base import require
+from tests.engines.postgres import PgBouncer, PostgreSQL
+from tests.stores.sql.servers import Server
+
+# Each hand-over is a few milliseconds on a quiet machine; this only tells push from polling.
+SOON_S = 0.5
+
+
+def hand_over_times(url: str, key: str, times: int) -> list[float]:
+    """How long after a release a waiter in another client has the lock."""
+    took = []
+    with holdfast.connect(url) as a, holdfast.connect(url) as b, ThreadPoolExecutor(1) as pool:
+        for _ in range(times):
+            lease = a.acquire(key, ttl=60)
+            waiting = pool.submit(lambda: (b.acquire(key, ttl=60), time.monotonic()))
+            time.sleep(0.2)
+            started = time.monotonic()
+            lease.release()
+            heir, got = waiting.result(20)
+            took.append(got - started)
+            heir.release()
+    return took
+
+
+def test_push_is_prompt(postgres: Server) -> None:
+    """On PostgreSQL a waiter has the lock soon after the release."""
+    took = hand_over_times(postgres.url(), "prompt", 5)
+    assert statistics.median(took) < SOON_S
+
+
+def test_polling_is_not_slow_at_first(mariadb: Server) -> None:
+    """On MariaDB a waiter of a moment ago has it within a look or two."""
+    took = hand_over_times(mariadb.url(), "prompt", 5)
+    assert statistics.median(took) < 2 * SOON_S
+
+
+def test_push_for_asyncio(postgres: Server) -> None:
+    """Tasks are woken like threads, and wait without one each."""
+
+    async def run() -> None:
+        async with aio.connect(postgres.url()) as a, aio.connect(postgres.url()) as b:
+            took = []
+            for _ in range(5):
+                lease = await a.acquire("prompt-aio", ttl=60)
+                waiting = asyncio.ensure_future(_get(b))
+                await asyncio.sleep(0.2)
+                started = time.monotonic()
+                await lease.release()
+                heir = await waiting
+                took.append(time.monotonic() - started)
+                await heir.release()
+        assert statistics.median(took) < SOON_S
+
+    async def _get(locks: aio.Locks) -> aio.Lease:
+        return await locks.acquire("prompt-aio", ttl=60)
+
+    asyncio.run(run())
+
+
+@contextmanager
+def sleeper(store: SQLStore, key: str, version: Any) -> Iterator[threading.Event]:
+    """Somebody who sleeps for a key."""
+    rung = threading.Event()
+    asleep = store.sleep(key, version, "token", rung.set)
+    try:
+        yield rung
+    finally:
+        store.unsleep(asleep)
+
+
+def live_bell(store: SQLStore) -> Any:
+    """The store's bell, once it rings."""
+    bell = store._bell
+    assert bell is not None
+    for _ in range(1000):
+        if bell.live:
+            return bell
+        time.sleep(0.01)
+    raise AssertionError("the bell is not live")
+
+
+def test_lost_listener_comes_back(postgres: Server) -> None:
+    """When the listening connection breaks, its sleepers are polled for until it is back."""
+    store, other, key = postgres.open(), postgres.open(), f"bell/{postgres.new_table()}"
+    made = store.swap(key, None, Record(1))
+    assert isinstance(made, Swapped)
+    with sleeper(store, key, made.version):
+        live_bell(store)
+    with sleeper(store, key, made.version) as rung:
+        postgres.run(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+        )
+        other.swap(key, made.version, Record(2), ANYONE)
+        assert rung.wait(10)
+    with sleeper(store, "unchanged", None):
+        live_bell(store)
+
+
+def test_notification_before_the_sleep_is_not_lost(postgres: Server) -> None:
+    """A release between a waiter's look and its sleep rings it at once."""
+    store, other, key = postgres.open(), postgres.open(), f"bell/{postgres.new_table()}"
+    made = store.swap(key, None, Record(1))
+    assert isinstance(made, Swapped)
+    with sleeper(store, key, made.version):
+        bell = live_bell(store)
+        again = other.swap(key, made.version, Record(2), ANYONE)
+        assert isinstance(again, Swapped)
+        for _ in range(500):
+            if bell._last.get(key) == again.version:
+                break
+            time.sleep(0.01)
+    with sleeper(store, key, made.version) as rung:
+        assert rung.is_set()
+    with sleeper(store, key, again.version) as rung:
+        assert not rung.wait(0.3)
+
+
+def test_only_those_who_may_come_in_are_rung(postgres: Server) -> None:
+    """A notification names whom it is for."""
+    store, other, key = postgres.open(), postgres.open(), f"bell/{postgres.new_table()}"
+    made = store.swap(key, None, Record(1))
+    assert isinstance(made, Swapped)
+    with sleeper(store, key, made.version):
+        live_bell(store)
+    first, second = threading.Event(), threading.Event()
+    asleep = [
+        store.sleep(key, made.version, "first", first.set),
+        store.sleep(key, made.version, "second", second.set),
+    ]
+    other.swap(key, made.version, Record(2), ("first",))
+    assert first.wait(10)
+    assert not second.wait(0.2)
+    for one in asleep:
+        store.unsleep(one)
+
+
+def statements_so_far(server: Server) -> int:
+    """How many statements the server has run for anybody."""
+    if server.is_postgres:
+        ((count,),) = server.run("SELECT sum(xact_commit + xact_rollback) FROM pg_stat_database")
+    else:
+        ((_, count),) = server.run("SHOW GLOBAL STATUS LIKE 'Questions'")
+    return int(count)
+
+
+def test_idle_waiters_are_cheap(server: Server) -> None:
+    """Twenty waiters of a client cost a few statements per second, not hundreds."""
+    with holdfast.connect(server.url()) as holder, holdfast.connect(server.url()) as locks:
+        keys = [f"idle/{server.kind}/{number}" for number in range(20)]
+        leases = [holder.acquire(key, ttl=60) for key in keys]
+        with ThreadPoolExecutor(20) as pool:
+            waiting = [pool.submit(locks.acquire, key, ttl=60, timeout=30) for key in keys]
+            time.sleep(3.5)
+            before = statements_so_far(server)
+            time.sleep(3)
+            # Each waiter renews its place in the queue every three seconds.
+            assert statements_so_far(server) - before < 150
+            for lease in leases:
+                lease.release()
+            for got in waiting:
+                got.result(30).release()
+
+
+def test_wait_ends_when_the_store_closes(server: Server) -> None:
+    """Waiting calls return when their store is closed."""
+    store = server.open()
+    store.setup()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(store.wait, "nobody", None, "t", 60 * SECOND)
+        time.sleep(0.2)
+        store.close()
+        waiting.result(10)
+
+
+# --- behind PgBouncer -----------------------------------------------------------------------
+
+THROUGH_A_POOLER = (
+    "exclusive_excludes",
+    "readers_share",
+    "no_swap_is_lost",
+    "many_at_once_lose_nothing",
+    "waiter_gets_it_on_release",
+    "queue_is_first_come_first_served",
+    "keeper_keeps",
+    "keys_are_exact",
+    "one_creates",
+)
+
+
+@pytest.fixture(scope="module")
+def pooler() -> Iterator[PgBouncer]:
+    """PgBouncer in transaction mode before the shared server."""
+    from tests.engines.shared import shared
+
+    require(PgBouncer)
+    bouncer = PgBouncer(shared(PostgreSQL))
+    bouncer.start()
+    yield bouncer
+    bouncer.stop()
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("name", THROUGH_A_POOLER)
+def test_pgbouncer(name: str, face: Face, pooler: PgBouncer) -> None:
+    """A pooler in transaction mode changes nothing but how waiters are woken."""
+    url = pooler.url("wakeup=poll")
+    run_case(name, SQLTarget(url, url), face)
+
+
+def test_pgbouncer_is_noticed(pooler: PgBouncer, caplog: pytest.LogCaptureFixture) -> None:
+    """Where notifications do not get through, waiters are polled for, without being told."""
+    took = hand_over_times(pooler.url(), "pooled", 3)
+    assert statistics.median(took) < 3
+    store = open_store(pooler.url())
+    assert isinstance(store, SQLStore)
+    store.setup()
+    with sleeper(store, "pooled", None):
+        assert store._bell is not None
+        for _ in range(1000):
+            if store._bell._deaf:
+                break
+            time.sleep(0.01)
+        assert not store._bell.live
+        assert "pooler" in caplog.text
+    store.close()
