@@ -151,6 +151,7 @@ def test_setup_repairs_the_index(namespace: tuple[RedisStore, Any]) -> None:
     for name in names:
         store.apply(name, claim("t"), "b")
     redis.delete(store.names.index, store.names.due)
+    redis.rpush(store.names.record("foreign"), "theirs")
     assert store.scan("", None, 10).entries == ()
     store.setup()
     assert [key for key, _ in store.scan("", None, 10).entries] == names

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from holdfast.core.effects import Apply
 from holdfast.core.listing import SHORTEST_RETENTION
 from holdfast.core.records import SECOND, TOMBSTONE, Record
 from holdfast.core.steps import corrupt
-from holdfast.errors import BadOption, BadURL, HoldfastError, Misconfigured
+from holdfast.errors import BadOption, BadURL, ForeignStore, HoldfastError, Misconfigured
 from holdfast.stores.base import AsyncStore, Outcome
 from holdfast.stores.redis import layout, talk
 from holdfast.stores.redis.connect import Site, site_from_client, site_from_url
@@ -200,7 +201,8 @@ class RedisStore(RingingStore):
         if self.site.kind == "cluster":
             return
         for key in self._keys("", None):
-            self._wire.call(self.speaker.enter(key))
+            with suppress(ForeignStore):  # somebody else's, whatever it is called
+                self._wire.call(self.speaker.enter(key))
 
     def close(self) -> None:
         """Hang up. Waiting calls return."""
