@@ -7,7 +7,7 @@ import logging
 import platform
 import sys
 
-ALL = ("foundation",)
+ALL = ("foundation", "redis_bench")
 
 
 def main(names: list[str]) -> None:

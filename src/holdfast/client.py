@@ -267,7 +267,7 @@ class Client:
 
     def beat(self, holds: Sequence[Hold]) -> Sequence[Exception | None]:
         """Renew these, for the keeper."""
-        if len(holds) > 1 and self.facts.batch > 1 and not self.facts.scripted:
+        if len(holds) > 1 and self.facts.batch > 1:
             outcomes = self.driver.run(renew_many_steps(self.witness, holds))
         else:
             outcomes = [self._beat_one(hold) for hold in holds]

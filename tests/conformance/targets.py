@@ -5,12 +5,17 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from holdfast.stores.base import Store
+from holdfast.stores.redis.layout import Names
+from holdfast.stores.redis.routing import slot_of
 from holdfast.stores.registry import open_store
 from holdfast.testing.conformance import Target
 from tests.conformance.sql_targets import mysql_target, postgres_target
+from tests.engines.redis import RedisCluster, RedisServer, SentinelSetup, client
+from tests.engines.shared import shared
 
 
 class MemoryTarget(Target):
@@ -44,9 +49,62 @@ class SQLiteTarget(Target):
         connection.close()
 
 
+class RedisTarget(Target):
+    """One server, shared by all cases of a run."""
+
+    # Short, to keep the run short; a busy machine still gets its beats through.
+    ttl = 0.8
+    kind: type[Any] = RedisServer
+
+    def __init__(self, folder: Path) -> None:
+        self._site = shared(self.kind)
+
+    def open(self) -> Store:
+        return open_store(self._site.url)
+
+    def corrupt(self, key: str) -> None:
+        with client(self._port(key)) as redis:
+            redis.set(self._name(key), '{"v": 1, "fence": "no"}')
+
+    def _name(self, key: str) -> bytes:
+        return Names("holdfast").record(key)
+
+    def _port(self, key: str) -> int:
+        port: int = self._site.port
+        return port
+
+
+class SentinelTarget(RedisTarget):
+    """A master with a replica and three Sentinels."""
+
+    kind = SentinelSetup
+
+    def _port(self, key: str) -> int:
+        port: int = self._site.master.port
+        return port
+
+
+class ClusterTarget(RedisTarget):
+    """Three masters."""
+
+    kind = RedisCluster
+
+    def _port(self, key: str) -> int:
+        with client(self._site.nodes[0].port) as redis:
+            slots = redis.execute_command("CLUSTER SLOTS")
+        slot = slot_of(self._name(key))
+        for first, last, master, *_ in slots:
+            if first <= slot <= last:
+                return int(master[1])
+        raise AssertionError("a slot without a master")
+
+
 TARGETS: dict[str, Callable[[Path], Target]] = {
     "memory": MemoryTarget,
     "mysql": mysql_target,
     "postgresql": postgres_target,
     "sqlite": SQLiteTarget,
+    "redis": RedisTarget,
+    "redis+sentinel": SentinelTarget,
+    "redis+cluster": ClusterTarget,
 }

@@ -1,24 +1,41 @@
-"""One server of each kind for the whole run, started by the first test that wants it."""
+"""Servers that many tests use: started on first use, stopped when the tests end."""
 
 from __future__ import annotations
 
 import atexit
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from tests.engines.base import Engine, require
 
-E = TypeVar("E", bound=Engine)
 
-_running: dict[type[Engine], Engine] = {}
+class Startable(Protocol):
+    """An engine, or several that belong together."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
 
 
-def shared(kind: type[E]) -> E:
-    """The run's server of this kind. Tests that kill or pause a server start their own."""
-    engine = _running.get(kind)
-    if engine is None:
-        require(kind)
-        engine = _running[kind] = kind()
-        atexit.register(engine.stop)
-        engine.start()
-    assert isinstance(engine, kind)
-    return engine
+S = TypeVar("S", bound=Startable)
+_started: dict[type[Any], Any] = {}
+
+
+def shared(kind: type[S]) -> S:
+    """The one server of this kind; do not harm it."""
+    if kind not in _started:
+        if issubclass(kind, Engine):
+            require(kind)
+        _started[kind] = _start(kind)
+    found = _started[kind]
+    if isinstance(found, Exception):
+        raise found
+    return cast("S", found)
+
+
+def _start(kind: type[S]) -> S | Exception:
+    server = kind()
+    atexit.register(server.stop)
+    try:
+        server.start()
+    except Exception as exc:  # tried once; every test that needs it fails the same way
+        return exc
+    return server

@@ -142,7 +142,7 @@ class SpinnerTeller:
 
 def situation(event: events.Waiting, since: Micros) -> str:
     """Who is in the way and for how much longer, some time after the event."""
-    who = f"{event.key!r}: {blocking(event.holders, len(event.ahead))}"
+    who = f"{event.key!r}: {blocking(event.holders, len(event.ahead) + event.more)}"
     if event.frees_in is None or not event.holders:
         return who
     return f"{who}, for another {duration(max(0, event.frees_in - since))} unless renewed"

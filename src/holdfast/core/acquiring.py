@@ -46,6 +46,10 @@ PATIENCE: Micros = 10 * SECOND
 # A waiter looks again this often even if nothing woke it.
 LOOK_AGAIN: Micros = 30 * SECOND
 LOOK_AGAIN_UNQUEUED: Micros = 1 * SECOND
+# When somebody runs out, each place further back in the queue looks a little later, so that
+# a thousand waiters do not come at once for what only the first of them can get.
+PACE: Micros = 2000
+SLOWEST_PACE: Micros = 2 * SECOND
 SHORTEST_WAIT: Micros = 1000
 
 
@@ -100,6 +104,7 @@ class _Wait:
             now - self.started,
             None if frees_at is None else max(0, frees_at - now),
             news,
+            blocked.more,
         )
 
 
@@ -177,7 +182,9 @@ def _wait_turn_steps(
     yield from Emit(wait.waiting(blocked, now, min(frees_at, default=None)))
     if wait.out_of_time(now):
         raise _not_free(key, blocked, terms)
+    pace = 0
     if blocked.queued:
+        pace = min(blocked.places() * PACE, SLOWEST_PACE)
         wakes_at = [now + LOOK_AGAIN, now + wait.claim.patience // BEATS_PER_TTL]
     else:
         wakes_at = [now + LOOK_AGAIN_UNQUEUED]
@@ -185,12 +192,13 @@ def _wait_turn_steps(
             wakes_at.append(wait.announce_at)
     if wait.ends_at is not None:
         wakes_at.append(wait.ends_at)
-    at_most = max(SHORTEST_WAIT, min(wakes_at + frees_at) - now)
+    wakes_at += [at + pace for at in frees_at]
+    at_most = max(SHORTEST_WAIT, min(wakes_at) - now)
     yield from Wait(key, view.version, wait.claim.token, at_most)
 
 
 def _not_free(key: str, blocked: Blocked, terms: Terms) -> Busy:
-    who = blocking(blocked.holders, len(blocked.ahead))
+    who = blocking(blocked.holders, blocked.places())
     holders = [anonymous(holder) for holder in blocked.holders]
     if terms.timeout == 0:
         return Busy(f"{key!r} is {who}.", key=key, holders=holders)

@@ -64,19 +64,28 @@ class Evict(Struct, frozen=True, gc=False):
 Command: TypeAlias = Claim | Renew | Free | Offer | Take | Evict
 
 
+# A long queue is told of only in part: whoever asks learns of so many waiters.
+SHOWN = 16
+
+
 class Granted(Struct, frozen=True, gc=False):
-    """The token holds. `wanted` are those who wait behind it."""
+    """The token holds. `wanted` are the first of those who wait behind it."""
 
     holder: Holder
     wanted: tuple[Waiter, ...] = ()
 
 
 class Blocked(Struct, frozen=True, gc=False):
-    """The claim must wait for these holders, and for these waiters ahead of it."""
+    """The claim must wait for these holders, and for these waiters ahead of it, and more."""
 
     holders: tuple[Holder, ...]
     ahead: tuple[Waiter, ...]
     queued: bool = False
+    more: int = 0  # how many more are ahead than are shown
+
+    def places(self) -> int:
+        """How many are ahead."""
+        return len(self.ahead) + self.more
 
 
 class Mismatch(Struct, frozen=True, gc=False):

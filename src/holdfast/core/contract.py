@@ -89,7 +89,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     durable: bool  # survives a restart of the store
     native_async: bool = False
     scripted: bool = False  # runs a whole command in one trip
-    batch: int = 1  # how many swaps one trip can carry
+    batch: int = 1  # how many swaps or commands one trip can carry
     max_key_bytes: int = MAX_KEY_BYTES
     max_holders: int | None = None
     caveats: tuple[str, ...] = ()

@@ -77,6 +77,16 @@ class Apply(Struct, frozen=True, gc=False):
         return answer
 
 
+class ApplyMany(Struct, frozen=True, gc=False):
+    """Many commands in one trip. Each has an outcome of its own; an error stands for one."""
+
+    applies: tuple[Apply, ...]
+
+    def __iter__(self) -> Ask[tuple[Sequence[Applied | Exception], Micros]]:
+        answer: tuple[Sequence[Applied | Exception], Micros] = yield self
+        return answer
+
+
 class Scan(Struct, frozen=True, gc=False):
     """Read a page of records whose keys start with a prefix."""
 
@@ -155,7 +165,19 @@ class Keep(Struct, frozen=True, gc=False):
 
 
 Effect: TypeAlias = (
-    Load | Swap | SwapMany | Apply | Scan | Wait | Now | Wall | Sleep | Draw | Emit | Keep
+    Load
+    | Swap
+    | SwapMany
+    | Apply
+    | ApplyMany
+    | Scan
+    | Wait
+    | Now
+    | Wall
+    | Sleep
+    | Draw
+    | Emit
+    | Keep
 )
 Steps: TypeAlias = Generator[Effect, Any, R]
 

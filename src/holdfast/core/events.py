@@ -33,6 +33,7 @@ class Waiting(Struct, frozen=True):
     waited: Micros
     frees_in: Micros | None  # when the first of them runs out, unless it is renewed
     news: bool = True  # the holders are others than the last time
+    more: int = 0  # how many more are ahead than are shown
 
 
 class StoreTrouble(Struct, frozen=True):

@@ -35,6 +35,7 @@ from msgspec.structs import replace
 
 from holdfast.core.commands import (
     ANYONE,
+    SHOWN,
     Blocked,
     Claim,
     Command,
@@ -145,7 +146,7 @@ def _claim(claim: Claim, record: Record, dead: Dead, stamp: Stamp) -> Decision:
     queue: tuple[Waiter, ...] = alive(record.queue, dead)
     mine = find(holders, claim.token)
     if mine is not None:
-        return Decision(Granted(mine, without(queue, claim.token)))
+        return Decision(Granted(mine, without(queue, claim.token)[:SHOWN]))
     other_limit = _other_limit(claim, holders)
     if other_limit is not None:
         return Decision(Mismatch(other_limit))
@@ -175,7 +176,9 @@ def _grant(
         claim.limit,
         claim.note,
     )
-    return Decision(Granted(holder, queue), Record(fence, (*holders, holder), queue, stamp.at))
+    return Decision(
+        Granted(holder, queue[:SHOWN]), Record(fence, (*holders, holder), queue, stamp.at)
+    )
 
 
 def _other_limit(claim: Claim, holders: tuple[Holder, ...]) -> int | None:
@@ -201,7 +204,8 @@ def _wait_in_line(
     ahead: tuple[Waiter, ...],
     stamp: Stamp,
 ) -> Decision:
-    blocked = Blocked(holders, ahead, claim.queue)
+    more = max(0, len(ahead) - SHOWN)
+    blocked = Blocked(holders, ahead[:SHOWN], claim.queue, more)
     if not claim.queue:
         return Decision(blocked)
     before = find(queue, claim.token)
@@ -227,7 +231,7 @@ def _renew(renew: Renew, record: Record, dead: Dead, stamp: Stamp) -> Decision:
     renewed = replace(mine, expires_at=expires_at, beat=stamp.beat)
     holders = (renewed,) if len(record.holders) == 1 else with_changed(record.holders, renewed)
     return Decision(
-        Granted(renewed, alive(record.queue, dead)),
+        Granted(renewed, alive(record.queue, dead)[:SHOWN]),
         Record(record.fence, holders, record.queue, stamp.at),
     )
 
@@ -263,7 +267,7 @@ def _offer(offer: Offer, record: Record, dead: Dead, stamp: Stamp) -> Decision:
 def _take(take: Take, record: Record, dead: Dead, stamp: Stamp) -> Decision:
     mine: Holder | None = find(record.holders, take.token)
     if mine is not None and not dead(mine):
-        return Decision(Granted(mine, alive(record.queue, dead)))
+        return Decision(Granted(mine, alive(record.queue, dead)[:SHOWN]))
     offered: Holder | None = find(record.holders, take.ticket)
     if offered is None or not offered.offered or dead(offered):
         return Decision(NotHeld())
@@ -282,7 +286,8 @@ def _take(take: Take, record: Record, dead: Dead, stamp: Stamp) -> Decision:
     )
     holders = (*without(record.holders, take.ticket), taken)
     return Decision(
-        Granted(taken, alive(record.queue, dead)), Record(fence, holders, record.queue, stamp.at)
+        Granted(taken, alive(record.queue, dead)[:SHOWN]),
+        Record(fence, holders, record.queue, stamp.at),
     )
 
 

@@ -32,11 +32,12 @@ from holdfast.core.commands import (
     Stamp,
     Verdict,
 )
-from holdfast.core.contract import Entry, Swapped
+from holdfast.core.contract import Applied, Entry, Swapped
 from holdfast.core.effects import (
     NOW,
     WALL,
     Apply,
+    ApplyMany,
     Draw,
     Emit,
     Load,
@@ -86,12 +87,17 @@ def look_steps(witness: Witness, key: str) -> Steps[View]:
 
 def _view(witness: Witness, key: str, entry: Entry, sent: Micros, got: Micros) -> View:
     if entry.fault is not None:
-        raise CorruptRecord(
-            f"The record of {key!r} cannot be read: {entry.fault}. It was left alone; "
-            f"`holdfast evict` replaces it by an empty one.",
-            key=key,
-        )
+        raise corrupt(key, entry.fault)
     return witness.saw(key, entry, sent, got)
+
+
+def corrupt(key: str, fault: str) -> CorruptRecord:
+    """What to raise about a record that cannot be read."""
+    return CorruptRecord(
+        f"The record of {key!r} cannot be read: {fault}. It was left alone; "
+        f"`holdfast evict` replaces it by an empty one.",
+        key=key,
+    )
 
 
 def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micros) -> Steps[Answer]:
@@ -209,6 +215,8 @@ def _lost(hold: Hold, why: str) -> LeaseLost:
 def renew_many_steps(witness: Witness, holds: Iterable[Hold]) -> Steps[list[HoldfastError | None]]:
     """Many beats in one trip; each has its own outcome, and the odd ones go alone."""
     now = yield from NOW
+    if witness.facts.scripted:
+        return (yield from _renew_many_by_script_steps(witness, holds, now))
     beats = []
     for hold in holds:
         beats.append((yield from _prepare_beat_steps(witness, hold, now)))
@@ -221,6 +229,38 @@ def renew_many_steps(witness: Witness, holds: Iterable[Hold]) -> Steps[list[Hold
     for beat in beats:
         results.append((yield from _finish_beat_steps(witness, beat)))
     return results
+
+
+def _renew_many_by_script_steps(
+    witness: Witness, holds: Iterable[Hold], now: Micros
+) -> Steps[list[HoldfastError | None]]:
+    beats, applies = [], []
+    for hold in holds:
+        attempt = Attempt(hold.key, Renew(hold.token))
+        beat = yield from Draw(BEAT_BYTES)
+        attempt.sent[beat] = now
+        beats.append((hold, attempt))
+        applies.append(Apply(hold.key, attempt.command, beat))
+    outcomes, got = yield from ApplyMany(tuple(applies))
+    return [
+        _renewed_by_script(witness, hold, attempt, outcome, got)
+        for (hold, attempt), outcome in zip(beats, outcomes, strict=True)
+    ]
+
+
+def _renewed_by_script(
+    witness: Witness, hold: Hold, attempt: Attempt, outcome: Applied | Exception, got: Micros
+) -> HoldfastError | None:
+    if isinstance(outcome, HoldfastError):
+        return outcome
+    if isinstance(outcome, Exception):
+        return OutcomeUnknown(f"The renewal failed in an unforeseen way: {outcome!r}")
+    witness.read_clock(outcome.now, min(attempt.sent.values()))
+    try:
+        _renewed(hold, attempt, outcome.verdict, got)
+    except LeaseLost as lost:
+        return lost
+    return None
 
 
 class _Beat:

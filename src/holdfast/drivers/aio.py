@@ -13,7 +13,17 @@ from typing import Any, TypeVar
 
 from holdfast import clock
 from holdfast.core.contract import Applied, Entry
-from holdfast.core.effects import Apply, Load, Scan, Sleep, Steps, Swap, SwapMany, Wait
+from holdfast.core.effects import (
+    Apply,
+    ApplyMany,
+    Load,
+    Scan,
+    Sleep,
+    Steps,
+    Swap,
+    SwapMany,
+    Wait,
+)
 from holdfast.core.events import Event
 from holdfast.core.holds import Attempt, Hold
 from holdfast.core.records import SECOND, Micros
@@ -47,6 +57,7 @@ class AsyncDriver:
             Swap: self._swap,
             SwapMany: self._swap_many,
             Apply: self._apply,
+            ApplyMany: self._apply_many,
             Scan: lambda effect: store.scan(effect.prefix, effect.cursor, effect.limit),
             Wait: self._wait,
             Sleep: self._sleep,
@@ -73,6 +84,15 @@ class AsyncDriver:
     async def _apply(self, effect: Apply) -> tuple[Applied, Micros]:
         applied = await self._store.apply(effect.key, effect.command, effect.beat)
         return applied, clock.monotonic()
+
+    async def _apply_many(self, effect: ApplyMany) -> tuple[list[Applied | Exception], Micros]:
+        outcomes: list[Applied | Exception] = []
+        for apply in effect.applies:
+            try:
+                outcomes.append((await self._apply(apply))[0])
+            except Exception as trouble:
+                outcomes.append(trouble)
+        return outcomes, clock.monotonic()
 
     # Who waits may find afterwards that the client was closed meanwhile.
     async def _wait(self, effect: Wait) -> None:

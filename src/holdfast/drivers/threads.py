@@ -11,6 +11,7 @@ from holdfast import clock
 from holdfast.core.contract import Entry
 from holdfast.core.effects import (
     Apply,
+    ApplyMany,
     Draw,
     Emit,
     Keep,
@@ -92,6 +93,7 @@ class ThreadDriver:
                 store.apply(effect.key, effect.command, effect.beat),
                 monotonic(),
             ),
+            ApplyMany: lambda effect: (store.apply_many(effect.applies), monotonic()),
             Scan: lambda effect: store.scan(effect.prefix, effect.cursor, effect.limit),
             Wait: wait,
             Sleep: sleep,

@@ -41,9 +41,9 @@ def _describe(event: events.Event) -> tuple[int, str]:
         case events.Released(key, owner, fence, held_for, how):
             held = duration(held_for)
             return logging.INFO, f"{how} lock {key} after {held} (owner: {owner}, fence: {fence})"
-        case events.Waiting(key, _, holders, ahead, _, frees_in, news):
+        case events.Waiting(key, _, holders, ahead, _, frees_in, news, more):
             until = "" if frees_in is None else f" for another {duration(frees_in)}"
-            who = blocking(holders, len(ahead))
+            who = blocking(holders, len(ahead) + more)
             return (logging.WARNING if news else 0), f"Lock {key} is {who}{until}"
         case events.InDanger(key, owner, fence, remaining):
             return logging.WARNING, (

@@ -28,7 +28,7 @@ from holdfast.core.contract import (
     Swapped,
     Version,
 )
-from holdfast.core.effects import Swap
+from holdfast.core.effects import Apply, Swap
 from holdfast.core.records import Micros, Record, Undecodable, decode
 from holdfast.errors import Unsupported
 
@@ -75,6 +75,10 @@ class Store(ABC):
         """Run a whole command in one trip, where `facts.scripted` says so."""
         raise Unsupported(f"The {self.facts.name} store does not run commands by itself.")
 
+    def apply_many(self, applies: Sequence[Apply]) -> list[Applied | Exception]:
+        """Many commands; in one trip where `facts.batch` says so."""
+        return [_applied(self, apply) for apply in applies]
+
     def setup(self) -> None:
         """Create what the store needs; harmless to repeat, also from many processes at once."""
 
@@ -98,6 +102,13 @@ class Store(ABC):
 def _outcome(store: Store, swap: Swap) -> Outcome | Exception:
     try:
         return store.swap(swap.key, swap.version, swap.record, swap.wake)
+    except Exception as trouble:
+        return trouble
+
+
+def _applied(store: Store, apply: Apply) -> Applied | Exception:
+    try:
+        return store.apply(apply.key, apply.command, apply.beat)
     except Exception as trouble:
         return trouble
 

@@ -20,6 +20,9 @@ BUILT_IN: dict[str, str] = {
     "mysql": "holdfast.stores.sql:SQLStore",
     "null": "holdfast.stores.null:NullStore",
     "postgresql": "holdfast.stores.sql:SQLStore",
+    "redis": "holdfast.stores.redis:RedisStore",
+    "redis+cluster": "holdfast.stores.redis:RedisStore",
+    "redis+sentinel": "holdfast.stores.redis:RedisStore",
     "sqlite": "holdfast.stores.sqlite:SQLiteStore",
 }
 
@@ -30,11 +33,18 @@ ALIASES: dict[str, str] = {
     "mysql+pymysql": "mysql",
     "postgres": "postgresql",
     "postgresql+psycopg": "postgresql",
+    "rediss": "redis",
+    "rediss+cluster": "redis+cluster",
+    "rediss+sentinel": "redis+sentinel",
+    "unix": "redis",
+    "valkey": "redis",
+    "valkeys": "redis",
 }
 
 # Whose objects can be opened too, by the top-level module of their class. The store has a
 # classmethod `from_object(object, **options)`.
 ADOPTERS: dict[str, str] = {
+    "redis": "holdfast.stores.redis:RedisStore",
     "sqlalchemy": "holdfast.stores.sql:SQLStore",
 }
 
@@ -42,6 +52,9 @@ ADOPTERS: dict[str, str] = {
 EXTRAS: dict[str, str] = {
     "mysql": "mysql",
     "postgresql": "postgres",
+    "redis": "redis",
+    "redis+cluster": "redis",
+    "redis+sentinel": "redis",
 }
 
 

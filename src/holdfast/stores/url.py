@@ -49,11 +49,13 @@ def parse(text: str) -> StoreURL:
         )
     try:
         parts = urlsplit(text)
+        hosts = parts.netloc.rpartition("@")[2]
+        several = "," in hosts
         return StoreURL(
             scheme=scheme.lower(),
             text=text,
-            host=parts.hostname or "",
-            port=parts.port,
+            host=hosts if several else parts.hostname or "",
+            port=None if several else parts.port,
             user=unquote(parts.username) if parts.username else None,
             password=unquote(parts.password) if parts.password else None,
             path=unquote(parts.path),

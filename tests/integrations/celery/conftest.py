@@ -19,6 +19,7 @@ from tests.integrations.celery.worker import Worker
 # Where the locks are: any store that several processes of one machine can share.
 LOCK_STORES: dict[str, Callable[[Path, RedisServer], str]] = {
     "sqlite": lambda folder, broker: f"sqlite://{folder}/locks.db",
+    "redis": lambda folder, broker: f"redis://127.0.0.1:{broker.port}/3",
 }
 
 

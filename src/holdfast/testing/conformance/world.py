@@ -75,8 +75,11 @@ class World:
 
     def raw(self) -> Any:
         """A store through this world's face, awaited."""
-        store = self.store()
-        return self._awaited(store) if self.face == "sync" else store.to_async()
+        if self.face == "sync":
+            return self._awaited(self.store())
+        store = self.target.open().to_async()
+        self._opened.append(store.close)
+        return store
 
     def locks(self, owner: str = "a", **options: Any) -> Any:
         """A client through this world's face, awaited."""

@@ -246,7 +246,7 @@ class SimClient:
     def _beat_script(self, holds: list[Hold]) -> Script[None]:
         live = [hold for hold in holds if hold.state == "held"]
         outcomes: Sequence[HoldfastError | None]
-        if len(live) > 1 and self.world.facts.batch > 1 and not self.world.facts.scripted:
+        if len(live) > 1 and self.world.facts.batch > 1:
             try:
                 outcomes = yield from run(renew_many_steps(self.witness, live))
             except HoldfastError as trouble:

@@ -55,7 +55,7 @@ KINDS: Final = {
     kind.name: kind
     for kind in (
         StoreKind("server", "SQL: linearizable, with a clock of its own", batch=8),
-        StoreKind("scripted", "Redis: whole commands in one trip", scripted=True),
+        StoreKind("scripted", "Redis: whole commands in one trip", scripted=True, batch=8),
         StoreKind("observed", "no usable clock: a silent holder is watched", "none", batch=4),
         StoreKind("seconds", "a Date header: whole seconds", "seconds", push=False, batch=8),
         StoreKind("patchy", "a Date header that is missing at times", "patchy", push=False),

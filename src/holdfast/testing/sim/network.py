@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from holdfast.core.effects import Load, Scan, SwapMany, Wait
+from holdfast.core.effects import ApplyMany, Load, Scan, SwapMany, Wait
 from holdfast.errors import HoldfastError, OutcomeUnknown, Unavailable
 
 if TYPE_CHECKING:
@@ -162,6 +162,8 @@ class Network:
             self._settle(request, request.gives_up_at, None, Unavailable("It took too long."))
         elif type(effect) is SwapMany and rng.random() < 0.5:
             self._settle(request, request.gives_up_at, (unknown,) * len(effect.swaps), None)
+        elif type(effect) is ApplyMany and rng.random() < 0.5:
+            self._settle(request, request.gives_up_at, (unknown,) * len(effect.applies), None)
         else:
             self._settle(request, request.gives_up_at, None, unknown)
 

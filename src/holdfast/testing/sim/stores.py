@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.core import rules
 from holdfast.core.commands import ANYONE, Stamp, Wake
 from holdfast.core.contract import Applied, Conflict, Entry, Interval, Page, Swapped
-from holdfast.core.effects import Apply, Load, Scan, Swap, SwapMany
+from holdfast.core.effects import Apply, ApplyMany, Load, Scan, Swap, SwapMany
 from holdfast.core.records import EMPTY, SECOND, Record
 from holdfast.testing.sim.clocks import Clock
 from holdfast.testing.sim.kinds import StoreKind
@@ -49,6 +49,7 @@ class StoreModel:
             Swap: self._swap,
             SwapMany: lambda effect, op: tuple(self._swap(swap, op) for swap in effect.swaps),
             Apply: self._apply,
+            ApplyMany: lambda effect, op: tuple(self._apply(one, op) for one in effect.applies),
             Scan: self._scan,
         }
 

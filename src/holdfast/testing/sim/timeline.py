@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdfast.core import commands
-from holdfast.core.effects import Apply, Load, Scan, Swap, SwapMany, Wait
+from holdfast.core.effects import Apply, ApplyMany, Load, Scan, Swap, SwapMany, Wait
 from holdfast.core.holds import Hold
 from holdfast.core.records import Holder, Record, Waiter
 from holdfast.testing.sim.ledger import Landing
@@ -101,6 +101,7 @@ _WORDS: dict[type, Any] = {
     ),
     SwapMany: lambda effect: f"swap {' '.join(swap.key for swap in effect.swaps)} in one trip",
     Apply: lambda effect: f"apply {effect.key} {_command(effect.command)}",
+    ApplyMany: lambda effect: f"apply {' '.join(one.key for one in effect.applies)} in one trip",
     Scan: lambda effect: "scan",
     Wait: lambda effect: f"for {effect.key}, at most {effect.at_most / 1000:.3f}",
     Landing: _landing,

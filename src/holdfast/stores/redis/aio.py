@@ -1,0 +1,214 @@
+"""The asyncio face of the Redis store: connections and a listener on the loop itself.
+
+Listings of a cluster and the set-up, which nobody is in a hurry for, run in a thread on the
+blocking face, which an asyncio client has anyway: its renewals come from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from redis.exceptions import ResponseError
+
+from holdfast.core.commands import NOBODY, Command, Wake
+from holdfast.core.contract import Applied, Entry, Page, Version
+from holdfast.core.records import SECOND, Micros, Record
+from holdfast.core.steps import corrupt
+from holdfast.drivers.pool import DaemonPool
+from holdfast.errors import HoldfastError
+from holdfast.stores.base import AsyncStore, Outcome
+from holdfast.stores.redis import layout, talk
+from holdfast.stores.redis.aio_wire import AsyncWire
+from holdfast.stores.redis.listen import (
+    FIRST_PAUSE_S,
+    LONGEST_PAUSE_S,
+    QUIET_S,
+    Bells,
+    logger,
+    sleeper_for,
+)
+from holdfast.stores.redis.pipeline import Pipeline
+from holdfast.stores.redis.talk import Corrupt
+from holdfast.stores.redis.words import PING, TIME, pack, start_of
+from holdfast.stores.wakeups import Sleeper
+
+if TYPE_CHECKING:
+    from holdfast.stores.redis.store import RedisStore
+
+R = TypeVar("R")
+
+
+class AsyncRedisStore(AsyncStore):
+    """Belongs to one event loop: the one it is used on."""
+
+    def __init__(self, store: RedisStore) -> None:
+        self._store = store
+        self.facts = store.facts
+        self._speaker = store.speaker
+        self._names = store.names
+        self._wire = AsyncWire(store.site, store.wait_replicas)
+        self._listener = AsyncListener(self._names, self._wire.connect, self._version)
+        self._threads = DaemonPool(2, "holdfast-redis")
+
+    async def apply(self, key: str, command: Command, beat: str) -> Applied:
+        """One script, one trip."""
+        call = self._speaker.command(key, command, beat)
+        try:
+            # The short way first: every call in between costs a tenth of the whole.
+            replies = await self._wire.quickly(call)
+            if replies is not None and type(replies[0]) is bytes:
+                return talk.applied(replies[0])
+            return talk.applied(await self._wire.call(call, replies))
+        except (Corrupt, ValueError):
+            entry = await self.load(key)
+            raise corrupt(key, entry.fault or "its text is damaged") from None
+
+    async def load(self, key: str) -> Entry:
+        """TIME, then GET, in one trip."""
+        name = self._names.record(key)
+        time, raw = await self._wire.ask(name, TIME + pack(b"GET", name), 2)
+        return layout.read(raw, talk.clock(time))
+
+    async def swap(
+        self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
+    ) -> Outcome:
+        """One script."""
+        return talk.swapped(await self._wire.call(self._speaker.swap(key, version, record, wake)))
+
+    async def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
+        """A page of the index; in a cluster, of all keys of all masters."""
+        if self._store.site.kind == "cluster":
+            return await self._in_thread(lambda: self._store.scan(prefix, cursor, limit))
+        call = self._speaker.scan(prefix, cursor, limit)
+        return talk.page(await self._wire.call(call), limit)
+
+    async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
+        """Sleep until the lock's channel says that it may be our turn."""
+        loop = asyncio.get_running_loop()
+        rung = asyncio.Event()
+        timer = loop.call_later(at_most / SECOND, rung.set)
+        sleeper = sleeper_for(key, version, token, rung.set)
+        self._listener.sleep(sleeper)
+        try:
+            await rung.wait()
+        finally:
+            timer.cancel()
+            self._listener.unsleep(sleeper)
+
+    async def setup(self) -> None:
+        """Check the server, and repair the index."""
+        await self._in_thread(self._store.setup)
+
+    async def close(self) -> None:
+        """Hang up, both faces."""
+        await self._listener.close()
+        await self._wire.close()
+        self._store.close()
+        self._threads.close()
+
+    async def _version(self, key: str) -> Version:
+        name = self._names.record(key)
+        (start,) = await self._wire.ask(name, start_of(name), 1)
+        return layout.version_of(start) if start else None
+
+    async def _in_thread(self, call: Callable[[], R]) -> R:
+        return await asyncio.wrap_future(self._threads.submit(call))
+
+
+class AsyncListener:
+    """Runs the bells in a task, from the first wait on. See `listen`."""
+
+    def __init__(
+        self,
+        names: layout.Names,
+        connect: Callable[[], Awaitable[Pipeline]],
+        look: Callable[[str], Awaitable[Version]],
+    ) -> None:
+        self._bells = Bells(names)
+        self._connect = connect
+        self._look = look
+        self._pipeline: Pipeline | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._looks: set[asyncio.Task[None]] = set()
+        self._heard = False
+        self._refused = False
+
+    def sleep(self, sleeper: Sleeper) -> None:
+        """Ring this one."""
+        request = self._bells.add(sleeper)
+        if self._pipeline is not None:
+            self._pipeline.send(request)
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._run())
+
+    def unsleep(self, sleeper: Sleeper) -> None:
+        """No longer."""
+        self._bells.sleepers.discard(sleeper)
+
+    async def close(self) -> None:
+        """Hang up, and let everyone look for themselves."""
+        tasks = {task for task in (self._task, *self._looks) if task is not None}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._bells.sleepers.wake_all()
+
+    async def _run(self) -> None:
+        pause = FIRST_PAUSE_S
+        while True:
+            try:
+                pipeline = await self._connect()
+            except HoldfastError:
+                # Who waits looks by itself meanwhile, and reports the trouble that it meets.
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+                continue
+            pause = FIRST_PAUSE_S
+            await self._listen(pipeline)
+            if self._refused:
+                await asyncio.sleep(LONGEST_PAUSE_S)
+
+    async def _listen(self, pipeline: Pipeline) -> None:
+        self._refused = False
+        pipeline.on_push = self._hear
+        try:
+            self._pipeline = pipeline
+            pipeline.send(self._bells.subscribe_anew())
+            while pipeline.broken is None:
+                self._heard = False
+                await asyncio.wait({pipeline.closed}, timeout=QUIET_S)
+                if not self._heard and pipeline.broken is None:
+                    pipeline.send(PING)
+                    await asyncio.wait({pipeline.closed}, timeout=QUIET_S)
+                    if not self._heard:
+                        pipeline.close()
+        finally:
+            self._pipeline = None
+            pipeline.close()
+
+    def _hear(self, reply: Any) -> None:
+        self._heard = True
+        if isinstance(reply, ResponseError):
+            logger.warning("Redis does not push wake-ups, those who wait will poll: %s", reply)
+            self._refused = True
+            if self._pipeline is not None:
+                self._pipeline.close()
+            return
+        if not isinstance(reply, list):
+            return
+        key, request = self._bells.heard(reply)
+        if self._pipeline is not None:
+            self._pipeline.send(request)
+        if key is not None:
+            look = asyncio.ensure_future(self._check(key))
+            self._looks.add(look)
+            look.add_done_callback(self._looks.discard)
+
+    async def _check(self, key: str) -> None:
+        try:
+            self._bells.looked(key, await self._look(key))
+        except HoldfastError:
+            self._bells.ring(key)

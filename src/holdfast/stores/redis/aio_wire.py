@@ -1,0 +1,190 @@
+"""All connections to one site, for asyncio: the mirror of `wire.Wire`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from holdfast.errors import HoldfastError, Unavailable
+from holdfast.stores.redis import errors
+from holdfast.stores.redis.connect import Address, Site
+from holdfast.stores.redis.pipeline import Pipeline, Shared
+from holdfast.stores.redis.routing import (
+    Errand,
+    SlotMap,
+    master_address,
+    settled,
+    slot_of,
+)
+from holdfast.stores.redis.talk import Call
+from holdfast.stores.redis.words import CLUSTER_SLOTS, ROLE, master_of
+
+
+class AsyncWire:
+    """One shared pipeline per server."""
+
+    def __init__(self, site: Site, replicas: int) -> None:
+        self._site = site
+        self._replicas = replicas
+        self._slots = SlotMap(site.addresses)
+        self._learning = asyncio.Lock()
+        self._nodes: dict[Address, Shared] = {}
+        self._main = Shared(self._find)
+        self._closed = False
+
+    # --- asking -----------------------------------------------------------------------------
+
+    def quickly(self, call: Call) -> Awaitable[list[Any] | None]:
+        """The replies, if the connection to use is there already and no replicas are waited
+        for; else None, and nothing was sent."""
+        pipeline = self._main.ready()
+        if pipeline is None or call.tail or self._site.kind == "cluster":
+            return _nothing()
+        return pipeline.exchange(call.request())
+
+    async def call(self, call: Call, replies: list[Any] | None = None) -> Any:
+        """Run a script; the answer is its reply. It goes on from replies that are errors."""
+        shared = self._main
+        if self._site.kind == "cluster":
+            shared = await self._shared_for(call.keys[0])
+        pipeline = shared.ready() or await shared.get()
+        if replies is None:
+            replies = await pipeline.exchange(call.request(), call.replies)
+        reply = settled(call, replies, self._replicas, pipeline.where)
+        if isinstance(reply, ResponseError):
+            return await self._insist(call, reply, pipeline.where)
+        return reply
+
+    async def ask(self, name: bytes, request: bytes, count: int) -> list[Any]:
+        """Send plain commands to the server that has this key."""
+        pipeline = await (await self._shared_for(name)).get()
+        return self._checked(await pipeline.exchange(request, count), pipeline.where)
+
+    async def connect(self) -> Pipeline:
+        """A connection of one's own, to any server that takes subscriptions."""
+        if self._site.kind != "cluster":
+            return await self._find()
+        await self._learn_slots()
+        return await self._first_of(self._slots.candidates())
+
+    async def close(self) -> None:
+        """Hang up."""
+        self._closed = True
+        for shared in (self._main, *self._nodes.values()):
+            await shared.close()
+
+    # --- second tries -----------------------------------------------------------------------
+
+    async def _insist(self, call: Call, reply: Any, where: str) -> Any:
+        errand = Errand(call, self._site, where)
+        while isinstance(reply, ResponseError):
+            errand.learn(reply)
+            pipeline = await (await self._shared_next(errand, call)).get()
+            errand.where = pipeline.where
+            replies = await pipeline.exchange(*errand.request())
+            reply = settled(call, replies, self._replicas, errand.where)
+        return reply
+
+    async def _shared_next(self, errand: Errand, call: Call) -> Shared:
+        name = call.keys[0]
+        if errand.address is not None:
+            if errand.moved:
+                self._slots.moved(slot_of(name), errand.address)
+            return self._node(errand.address)
+        shared = await self._shared_for(name)
+        if errand.find_again:
+            shared.drop()
+            self._slots.stale = True
+            shared = await self._shared_for(name)
+        return shared
+
+    def _checked(self, replies: list[Any], where: str) -> list[Any]:
+        for reply in replies:
+            if isinstance(reply, ResponseError):
+                if str(reply).startswith("MOVED"):
+                    self._slots.stale = True
+                raise errors.refused(reply, where) from reply
+        return replies
+
+    # --- finding servers --------------------------------------------------------------------
+
+    async def _shared_for(self, name: bytes) -> Shared:
+        if self._site.kind != "cluster":
+            return self._main
+        if self._slots.stale:
+            await self._learn_slots()
+        return self._node(self._slots.master(slot_of(name)))
+
+    def _node(self, address: Address) -> Shared:
+        shared = self._nodes.get(address)
+        if shared is None:
+            shared = self._nodes[address] = Shared(lambda: self._connect_node(address))
+            shared.closed = self._closed
+        return shared
+
+    async def _connect_node(self, address: Address) -> Pipeline:
+        try:
+            return await Pipeline.connect(self._site.settings, address)
+        except Unavailable:
+            self._slots.stale = True
+            raise
+
+    async def _find(self) -> Pipeline:
+        """A new connection to the one server, which Sentinel names if there is one."""
+        site = self._site
+        if site.kind == "single":
+            return await Pipeline.connect(site.settings, site.addresses[0])
+        pipeline = await Pipeline.connect(site.settings, await self._master())
+        (role,) = await pipeline.exchange(ROLE)
+        if not isinstance(role, ResponseError) and role[0] != b"master":
+            pipeline.close()
+            raise Unavailable(
+                f"Redis at {pipeline.where} is not yet the master that Sentinel names."
+            )
+        return pipeline
+
+    async def _master(self) -> Address:
+        """The master that the first Sentinel with an answer names."""
+        site = self._site
+        trouble: HoldfastError | None = None
+        for address in site.addresses:
+            try:
+                sentinel = await Pipeline.connect(site.sentinel_settings, address)
+                (reply,) = await sentinel.exchange(master_of(site.service))
+                sentinel.close()
+                return master_address(reply, site.service, sentinel.where)
+            except HoldfastError as exc:
+                trouble = exc
+        assert trouble is not None
+        raise trouble
+
+    async def _first_of(self, addresses: Sequence[Address]) -> Pipeline:
+        """A connection to the first of them that can be reached."""
+        trouble: HoldfastError | None = None
+        for address in addresses:
+            try:
+                return await Pipeline.connect(self._site.settings, address)
+            except HoldfastError as exc:
+                trouble = exc
+        assert trouble is not None
+        raise trouble
+
+    async def _learn_slots(self) -> None:
+        async with self._learning:
+            if not self._slots.stale:
+                return
+            pipeline = await self._first_of(self._slots.candidates())
+            try:
+                replies = await pipeline.exchange(CLUSTER_SLOTS)
+            finally:
+                pipeline.close()
+            host, _, port = pipeline.where.rpartition(":")
+            (reply,) = self._checked(replies, pipeline.where)
+            self._slots.learn(reply, (host, int(port)))
+
+
+async def _nothing() -> None:
+    return None

@@ -1,0 +1,232 @@
+"""Where a Redis is, and how to connect: from a URL, or from a client that exists already.
+
+    redis://[user:password@]host[:port][/db]           rediss:// with TLS; valkey://, valkeys://
+    unix:///path/to/socket[?db=N]
+    redis+sentinel://[user:password@]host:port,host:port/SERVICE[/db]      rediss+sentinel://
+    redis+cluster://[user:password@]host:port,host:port                    rediss+cluster://
+
+redis-py makes the connections: login, TLS, database. What it would do beyond that (retries,
+health checks, decoding, maintenance messages) is switched off: see `line`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from holdfast.errors import BadOption, BadURL, Unsupported
+from holdfast.stores.url import StoreURL
+
+Address = tuple[str, int] | str
+Kind = Literal["single", "sentinel", "cluster"]
+
+TIMEOUT_S = 5.0
+REDIS_PORT, SENTINEL_PORT = 6379, 26379
+
+# The settings of a redis-py connection that are taken over; the same for both faces.
+_SETTINGS = frozenset(
+    (
+        "username", "password", "credential_provider", "db", "client_name", "socket_timeout",
+        "socket_connect_timeout", "socket_keepalive", "socket_keepalive_options", "ssl_keyfile",
+        "ssl_certfile", "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_data", "ssl_check_hostname",
+        "ssl_min_version", "ssl_ciphers",
+    )
+)  # fmt: skip
+_NUMBERS = {"db": int, "socket_timeout": float, "socket_connect_timeout": float}
+
+
+class Settings(Struct, frozen=True):
+    """How to connect, wherever to."""
+
+    tls: bool = False
+    options: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"Settings(tls={self.tls})"  # the options have a password
+
+    @property
+    def timeout_s(self) -> float:
+        """How long an answer may take."""
+        return float(self.options["socket_timeout"])
+
+    def connection(self, module: Any, retry: Any, address: Address) -> Any:
+        """A connection of redis-py's, blocking or asyncio, not yet connected."""
+        options = {
+            **self.options,
+            "protocol": 2,
+            "retry": retry,
+            "decode_responses": False,
+            "health_check_interval": 0,
+        }
+        if isinstance(address, str):
+            return module.UnixDomainSocketConnection(path=address, **options)
+        kind = module.SSLConnection if self.tls else module.Connection
+        return kind(host=address[0], port=address[1], **options)
+
+
+class Site(Struct, frozen=True):
+    """One server, or several that belong together."""
+
+    kind: Kind
+    addresses: tuple[Address, ...]
+    settings: Settings
+    service: str = ""
+    sentinel_settings: Settings = Settings()
+
+
+def settings_from(options: Mapping[str, Any], tls: bool) -> Settings:
+    """What can be used of a connection's options, with timeouts where there are none."""
+    known = {name: value for name, value in options.items() if name in _SETTINGS}
+    if not tls:
+        known = {name: value for name, value in known.items() if not name.startswith("ssl_")}
+    for name in ("socket_timeout", "socket_connect_timeout"):
+        if known.get(name) is None:
+            known[name] = TIMEOUT_S
+    return Settings(tls, {name: value for name, value in known.items() if value is not None})
+
+
+# --- from a URL -----------------------------------------------------------------------------
+
+
+def site_from_url(url: StoreURL, options: dict[str, Any]) -> Site:
+    """The site that a URL names. Takes what belongs to it out of the options."""
+    secure, kind = _SCHEMES[url.scheme]
+    found: dict[str, Any] = {**url.options, **options}
+    sentinel = {
+        name: found.pop(f"sentinel_{name}")
+        for name in ("username", "password")
+        if f"sentinel_{name}" in found
+    }
+    mine = {name: _value(name, found.pop(name)) for name in list(found) if name in _SETTINGS}
+    options.clear()
+    options.update(found)
+    mine.setdefault("username", url.user or None)
+    mine.setdefault("password", url.password)
+    service = _read_path(url, kind, mine)
+    addresses = _addresses(url, kind)
+    timeouts = {name: value for name, value in mine.items() if name.startswith(("socket_", "ssl_"))}
+    return Site(
+        kind,
+        addresses,
+        settings_from(mine, secure),
+        service,
+        settings_from({**timeouts, **sentinel}, secure),
+    )
+
+
+_SCHEMES: dict[str, tuple[bool, Kind]] = {
+    "redis": (False, "single"),
+    "rediss": (True, "single"),
+    "valkey": (False, "single"),
+    "valkeys": (True, "single"),
+    "unix": (False, "single"),
+    "redis+sentinel": (False, "sentinel"),
+    "rediss+sentinel": (True, "sentinel"),
+    "redis+cluster": (False, "cluster"),
+    "rediss+cluster": (True, "cluster"),
+}
+
+
+def _value(name: str, value: Any) -> Any:
+    if name not in _NUMBERS or not isinstance(value, str):
+        return value
+    try:
+        return _NUMBERS[name](value)
+    except ValueError:
+        raise BadOption(f"{name} is a number, not {value!r}.") from None
+
+
+def _read_path(url: StoreURL, kind: Kind, settings: dict[str, Any]) -> str:
+    """The service and the database in a URL's path."""
+    if url.scheme == "unix":
+        return ""
+    parts = [part for part in url.path.split("/") if part]
+    service = parts.pop(0) if kind == "sentinel" and parts else ""
+    if kind == "sentinel" and not service:
+        raise BadURL("A Sentinel URL names a service: redis+sentinel://host:26379/SERVICE")
+    if len(parts) > 1 or any(not part.isdecimal() for part in parts):
+        raise BadURL("The path of a Redis URL is the number of its database: redis://host/0")
+    if parts:
+        settings.setdefault("db", int(parts[0]))
+    if kind == "cluster" and settings.get("db"):
+        raise BadURL("A Redis Cluster has only the database 0.")
+    return service
+
+
+def _addresses(url: StoreURL, kind: Kind) -> tuple[Address, ...]:
+    if url.scheme == "unix":
+        if not url.path:
+            raise BadURL("A unix: URL names a socket: unix:///path/to/redis.sock")
+        return (url.path,)
+    default = SENTINEL_PORT if kind == "sentinel" else REDIS_PORT
+    if "," not in url.host:
+        return ((url.host or "localhost", url.port or default),)
+    if kind == "single":
+        raise BadURL(
+            "Several hosts are a Sentinel or a cluster: redis+sentinel://, redis+cluster://"
+        )
+    return tuple(_address(text, default) for text in url.host.split(",") if text)
+
+
+def _address(text: str, default: int) -> Address:
+    host, colon, port = text.rpartition(":")
+    if not colon or port.endswith("]"):
+        host, port = text, str(default)
+    if not port.isdecimal():
+        raise BadURL(f"{port!r} is not a port.")
+    return host.strip("[]"), int(port)
+
+
+# --- from a client that exists --------------------------------------------------------------
+
+
+def site_from_client(client: Any) -> Site:
+    """The same servers, login and timeouts as those of a redis-py client of either face."""
+    if hasattr(client, "nodes_manager"):
+        return _site_of_cluster(client)
+    pool = getattr(client, "connection_pool", client)
+    if not hasattr(pool, "connection_kwargs"):
+        raise Unsupported(f"A {type(client).__name__} is not a Redis client that Holdfast knows.")
+    options, kind = pool.connection_kwargs, pool.connection_class
+    tls = _is(kind, "SSLConnection")
+    if hasattr(pool, "sentinel_manager"):
+        return _site_of_sentinel(pool, options, tls)
+    address = options["path"] if "path" in options else _host(options)
+    return Site("single", (address,), settings_from(options, tls))
+
+
+def _site_of_cluster(client: Any) -> Site:
+    manager = client.nodes_manager
+    options = manager.connection_kwargs
+    nodes = {**manager.startup_nodes, **getattr(manager, "nodes_cache", {})}
+    tls = bool(options.get("ssl")) or _is(options.get("connection_class"), "SSLConnection")
+    addresses = tuple((str(node.host), int(node.port)) for node in nodes.values())
+    return Site("cluster", addresses, settings_from(options, tls))
+
+
+def _site_of_sentinel(pool: Any, options: Mapping[str, Any], tls: bool) -> Site:
+    sentinels = [client.connection_pool for client in pool.sentinel_manager.sentinels]
+    first = sentinels[0]
+    return Site(
+        "sentinel",
+        tuple(_host(sentinel.connection_kwargs) for sentinel in sentinels),
+        settings_from(options, tls),
+        pool.service_name,
+        settings_from(first.connection_kwargs, _is(first.connection_class, "SSLConnection")),
+    )
+
+
+def _host(options: Mapping[str, Any]) -> Address:
+    return str(options.get("host", "localhost")), int(options.get("port", REDIS_PORT))
+
+
+def _is(kind: Any, name: str) -> bool:
+    """Whether this is a class of that name, of redis-py's blocking or asyncio face."""
+    return any(name in base.__name__ for base in getattr(kind, "__mro__", ()))
+
+
+def shown(address: Address) -> str:
+    """An address, for messages."""
+    return address if isinstance(address, str) else f"{address[0]}:{address[1]}"

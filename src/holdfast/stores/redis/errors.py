@@ -1,0 +1,152 @@
+"""Redis's errors in our words.
+
+Every error reply means that nothing was changed: the server refused the request, or the
+script stopped at its first write. Only a reply that never comes leaves a doubt.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from redis import exceptions
+
+from holdfast.errors import (
+    ForeignStore,
+    HoldfastError,
+    Misconfigured,
+    OutcomeUnknown,
+    StoreFull,
+    StoreReadOnly,
+    Unavailable,
+)
+
+OLDEST = "5.0"
+# What a user needs, beside the keys and channels of the namespace.
+RIGHTS = (
+    "+eval +evalsha +get +getrange +set +del +time +pttl +pexpire +zadd +zrem +zrangebylex "
+    "+zrangebyscore +publish +subscribe +unsubscribe +ping +select +client +info +scan"
+)
+RIGHTS_FOR_MORE = (
+    "with wait_replicas +wait, in a cluster +cluster|slots +asking, with Sentinel +role"
+)
+
+_Maker = Callable[[str, str], HoldfastError]
+
+
+def _too_old(where: str, text: str) -> HoldfastError:
+    return Misconfigured(
+        f"Redis at {where} is too old for Holdfast, which needs {OLDEST} or later (or any Valkey): "
+        f"{text}"
+    )
+
+
+def _rights(where: str, text: str) -> HoldfastError:
+    return Misconfigured(
+        f"The user at Redis {where} lacks a right that Holdfast needs ({text}). Give it the keys "
+        f"and channels of the namespace and the commands: ~holdfast:* &holdfast:* {RIGHTS} "
+        f"({RIGHTS_FOR_MORE})."
+    )
+
+
+def _login(where: str, text: str) -> HoldfastError:
+    return Misconfigured(
+        f"Redis at {where} refused the login: check user name and password ({text})."
+    )
+
+
+def _cluster(where: str, text: str) -> HoldfastError:
+    return Misconfigured(
+        f"Redis at {where} is a cluster: connect with redis+cluster:// ({text.split()[0]})."
+    )
+
+
+def _foreign(where: str, text: str) -> HoldfastError:
+    return ForeignStore(
+        f"A key that Holdfast would use in Redis at {where} is of another type, and was left "
+        f"alone: choose another namespace, or delete it ({text})."
+    )
+
+
+def _full(where: str, text: str) -> HoldfastError:
+    return StoreFull(f"Redis at {where} is out of memory: raise maxmemory or free some ({text}).")
+
+
+def _read_only(where: str, text: str) -> HoldfastError:
+    return StoreReadOnly(f"Redis at {where} is a read-only replica: name its master ({text}).")
+
+
+def _busy(where: str, text: str) -> HoldfastError:
+    return Unavailable(f"Redis at {where} cannot serve at the moment: {text}")
+
+
+def _other(where: str, text: str) -> HoldfastError:
+    return Misconfigured(f"Redis at {where} refused the request: {text}")
+
+
+# The first that is found in the reply's text decides. Inside a script, old servers put the
+# code somewhere behind "ERR Error running script".
+_BY_TEXT: tuple[tuple[re.Pattern[str], _Maker], ...] = tuple(
+    (re.compile(pattern), maker)
+    for pattern, maker in (
+        (r"\b(NOAUTH|WRONGPASS)\b|unauthenticated|invalid password|invalid username"
+         r"|Authentication required"
+         r"|AUTH .*(no password|without any password)", _login),
+        (r"\bNOPERM\b|no permissions|executing the script can't", _rights),
+        (r"\bWRONGTYPE\b", _foreign),
+        (r"\bOOM\b", _full),
+        (r"\bREADONLY\b|read only replica|read only slave", _read_only),
+        (r"\b(LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|NOREPLICAS|MISCONF)\b"
+         r"|max number of clients|is loading the dataset|MASTER is down", _busy),
+        (r"\b(MOVED|ASK|CROSSSLOT)\b", _cluster),
+        (r"(?i)unknown command|unknown subcommand|non deterministic", _too_old),
+    )
+)  # fmt: skip
+
+_BY_TYPE: tuple[tuple[type[Exception], _Maker], ...] = (
+    (exceptions.AuthenticationError, _login),
+    (exceptions.NoPermissionError, _rights),
+    (exceptions.ReadOnlyError, _read_only),
+)
+
+
+def refused(error: Exception, where: str) -> HoldfastError:
+    """What an error reply means."""
+    for kind, maker in _BY_TYPE:
+        if isinstance(error, kind):
+            return maker(where, str(error))
+    text = str(error)
+    for pattern, maker in _BY_TEXT:
+        if pattern.search(text):
+            return maker(where, text)
+    return _other(where, text)
+
+
+def not_connected(error: Exception, where: str) -> HoldfastError:
+    """What it means that no connection was made: surely nothing was done."""
+    if isinstance(error, exceptions.ResponseError | exceptions.AuthenticationError):
+        return refused(error, where)
+    text = str(error)
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return Misconfigured(f"The certificate of Redis at {where} cannot be trusted: {text}")
+    if any(pattern.search(text) for pattern, _ in _BY_TEXT):
+        return refused(error, where)
+    return Unavailable(f"Redis at {where} cannot be reached: {text or type(error).__name__}")
+
+
+def not_sent(error: Exception, where: str) -> HoldfastError:
+    """What it means that a request could not be sent whole."""
+    return Unavailable(f"The connection to Redis at {where} broke before the request left: {error}")
+
+
+def no_answer(error: BaseException, where: str) -> HoldfastError:
+    """What it means that a request was sent and no reply came."""
+    return OutcomeUnknown(f"Redis at {where} did not answer: {error or type(error).__name__}")
+
+
+def too_few_replicas(acknowledged: int, wanted: int, where: str) -> HoldfastError:
+    """What it means that the master has written, and too few replicas have said so."""
+    return OutcomeUnknown(
+        f"Only {acknowledged} of {wanted} replicas of Redis at {where} confirmed the write in "
+        f"time: a failover might forget it."
+    )

@@ -1,0 +1,168 @@
+"""How a lock looks in Redis: the names of its keys, and the text of its record.
+
+    holdfast:{KEY}          the record, a string: JSON in a fixed layout, see scripts/record.lua
+    holdfast:{KEY}:wake     the channel on which a free place is told
+    holdfast:index          a sorted set of all keys (not in a cluster)
+    holdfast:due            when to look whether a record has expired (not in a cluster)
+
+The braces are Redis Cluster's hash tag: whatever belongs to one lock is in one slot. In a
+key, `%`, `{` and `}` are written as `%25`, `%7B` and `%7D`, so that the tag is the whole key.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from hashlib import sha1
+
+import msgspec
+
+from holdfast.core.contract import Entry, Interval, Version
+from holdfast.core.records import TOMBSTONE, Holder, Micros, Record, Undecodable, Waiter, decode
+from holdfast.core.records import last_used as _last_used
+
+WAKE = b":wake"
+# Lua counts in doubles; from here on they are not exact.
+_MOST = 2**53 - 1
+
+_json = msgspec.json.Encoder()
+_REV = re.compile(rb'\{"v":\d+,"rev":(\d+),')
+_HEAD = re.compile(
+    rb'\{"v":1,"rev":\d+,"fence":\d+,"updated_at":\d+,"freed":"[^"]*","soonest":\d+,'
+    rb'"holders":\[\n(?:\{"token":"[^"]*","fence":\d+,"mode":"[a-z]+","ttl":\d+,'
+    rb'"acquired_at":\d+,"expires_at":\d+,"beat":"[^"]*","limit":\w+,"offered":[a-z]+,'
+    rb'"owner":[^\n]*\},?\n)*\],'
+    rb'"queue":\[\n(?:\{"token":"[^"]*","mode":"[a-z]+","ttl":\d+,"since":\d+,"expires_at":\d+,'
+    rb'"beat":"[^"]*","limit":\w+,"owner":[^\n]*\},?\n)*\]\}'
+)
+_PLAIN = re.compile(r"[A-Za-z0-9_.:@/+-]*")
+
+
+class Names:
+    """The names of a store's keys."""
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace.encode()
+        self.head = self._namespace + b":"
+        self.index = self._namespace + b":index"
+        self.due = self._namespace + b":due"
+
+    def record(self, key: str) -> bytes:
+        """Where the record of a lock is."""
+        return b"%b:{%b}" % (self._namespace, coded(key))
+
+    def key(self, name: bytes) -> str:
+        """The lock whose record or channel this is."""
+        code = name[len(self.head) + 1 :].removesuffix(WAKE)[:-1]
+        return re.sub(rb"%([0-9A-F]{2})", lambda hit: bytes([int(hit[1], 16)]), code).decode()
+
+    def pattern(self, prefix: str) -> bytes:
+        """What SCAN is to match for the records whose keys start like this."""
+        glob = re.sub(rb"[\\*?\[\]^]", lambda hit: b"\\" + hit[0], self.head + b"{" + coded(prefix))
+        return glob + b"*}"
+
+
+def coded(key: str) -> bytes:
+    """A key as it stands between the braces."""
+    if "{" in key or "}" in key or "%" in key:
+        key = key.replace("%", "%25").replace("{", "%7B").replace("}", "%7D")
+    return key.encode()
+
+
+# --- the record's text ----------------------------------------------------------------------
+
+
+def word(token: str) -> str:
+    """A token or beat as it stands between quotes: without quotes, spaces and backslashes."""
+    if token.isascii() and (token.isalnum() or _PLAIN.fullmatch(token)):
+        return token
+    units = token.encode("utf-16-be")
+    return "".join(
+        char if ord(char) < 128 and _PLAIN.fullmatch(char) else f"\\u{ord(char):04x}"
+        for char in (chr(int.from_bytes(units[i : i + 2])) for i in range(0, len(units), 2))
+    )
+
+
+def limit_text(limit: int | None) -> str:
+    """A limit in JSON."""
+    return "null" if limit is None else str(limit)
+
+
+@lru_cache(maxsize=256)
+def owner_text(owner: str) -> bytes:
+    """The rest of a waiter, after the fields that the scripts work with."""
+    return b'"owner":' + _json.encode(owner)
+
+
+def rest_text(owner: str, note: object) -> bytes:
+    """The rest of a holder."""
+    return b'%b,"note":%b' % (owner_text(owner), _json.encode(note) if note else b"{}")
+
+
+def json_text(value: object) -> bytes:
+    """Any value as JSON."""
+    return _json.encode(value)
+
+
+def _holder(holder: Holder) -> bytes:
+    offered = "true" if holder.offered else "false"
+    return (
+        f'{{"token":"{word(holder.token)}","fence":{holder.fence},"mode":"{holder.mode}",'
+        f'"ttl":{holder.ttl},"acquired_at":{holder.acquired_at},"expires_at":{holder.expires_at},'
+        f'"beat":"{word(holder.beat)}","limit":{limit_text(holder.limit)},"offered":{offered},'
+    ).encode() + rest_text(holder.owner, holder.note) + b"}"  # fmt: skip
+
+
+def _waiter(waiter: Waiter) -> bytes:
+    return (
+        f'{{"token":"{word(waiter.token)}","mode":"{waiter.mode}","ttl":{waiter.ttl},'
+        f'"since":{waiter.since},"expires_at":{waiter.expires_at},'
+        f'"beat":"{word(waiter.beat)}","limit":{limit_text(waiter.limit)},'
+    ).encode() + owner_text(waiter.owner) + b"}"  # fmt: skip
+
+
+def text_after_rev(record: Record) -> bytes:
+    """A record from `"fence"` on; the script that writes it puts the rev before."""
+    head = (
+        f',"fence":{record.fence},"updated_at":{record.updated_at},'
+        f'"freed":"{word(record.freed)}","soonest":{_soonest(record)},"holders":[\n'
+    )
+    holders = b"".join(_lines([_holder(holder) for holder in record.holders]))
+    queue = b"".join(_lines([_waiter(waiter) for waiter in record.queue]))
+    return head.encode() + holders + b'],"queue":[\n' + queue + b"]}"
+
+
+def _soonest(record: Record) -> Micros:
+    """When the first of the queue runs out; before that nobody looks for the dead in it."""
+    ends = [waiter.expires_at for waiter in record.queue if waiter.expires_at]
+    return min(ends, default=_MOST if record.queue else 0)
+
+
+def _lines(parties: list[bytes]) -> list[bytes]:
+    return [b",\n".join(parties), b"\n"] if parties else []
+
+
+def read(raw: bytes | None, now: Interval) -> Entry:
+    """What a load found. A fault is whatever the scripts would not understand either."""
+    if raw is None:
+        return Entry(now=now)
+    version = version_of(raw)
+    try:
+        record = decode(raw)
+    except Undecodable as why:
+        return Entry(version=version, now=now, fault=str(why))
+    if _HEAD.fullmatch(raw) is None or record.fence >= _MOST:
+        fault = "its text is not in the layout that Holdfast writes to Redis"
+        return Entry(version=version, now=now, fault=fault)
+    return Entry(record, version, now)
+
+
+def version_of(raw: bytes) -> Version:
+    """The rev of a record, or a digest of whatever else is there."""
+    found = _REV.match(raw)
+    return int(found[1]) if found else sha1(raw, usedforsecurity=False).hexdigest()
+
+
+def stays_for(record: Record, at: Micros, tombstone: Micros = TOMBSTONE) -> int:
+    """For how many milliseconds a record written at this time stays."""
+    return (max(0, _last_used(record) - at) + tombstone) // 1000 + 1

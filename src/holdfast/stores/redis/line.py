@@ -1,0 +1,177 @@
+"""Talking to Redis over redis-py's connections, but without its client in between.
+
+redis-py connects, logs in and chooses the database. From then on its socket is ours: one
+write and one read per request, parsed by hiredis. That is most of the speed, and it keeps
+redis-py from sending a request again by itself. Who sends again here knows why:
+
+ 1. No connection, or a request that could not be sent whole: nothing was done.
+ 2. Sent, and the connection broke or nothing came in time: nobody knows.
+ 3. An error reply: nothing was done; `routing.Errand` says whether to try elsewhere.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import struct
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import hiredis
+import redis.connection
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError, ResponseError
+from redis.retry import Retry
+
+from holdfast.errors import HoldfastError, Unavailable
+from holdfast.stores.redis import errors
+from holdfast.stores.redis.connect import Address, Settings, shown
+
+CHUNK = 65536
+# A connection that was idle for longer may have been closed by the other side: look first.
+TRUSTED_S = 0.5
+MOST_IDLE = 32
+
+
+class Line:
+    """One connection. Whoever has taken it talks on it alone."""
+
+    def __init__(self, settings: Settings, address: Address) -> None:
+        self.where = shown(address)
+        self.used_at = 0.0
+        self._connection = settings.connection(redis.connection, Retry(NoBackoff(), 0), address)
+        try:
+            self._connection.connect()
+        except (RedisError, OSError) as exc:
+            self._connection.disconnect()
+            raise errors.not_connected(exc, self.where) from exc
+        self._socket = self._connection._sock
+        self._reader = hiredis.Reader(replyError=ResponseError)
+        self.set_timeout(settings.timeout_s)
+
+    def exchange(self, request: bytes, count: int = 1) -> list[Any]:
+        """Send a request, and read its replies. After an error the line is closed."""
+        try:
+            self._socket.sendall(request)
+        except OSError as exc:
+            self.close()
+            # Of several commands the first may have left when the last one did not.
+            trouble = errors.not_sent if count == 1 else errors.no_answer
+            raise trouble(exc, self.where) from exc
+        try:
+            if count == 1:
+                return [self.read()]
+            return [self.read() for _ in range(count)]
+        except (OSError, hiredis.HiredisError) as exc:
+            self.close()
+            raise errors.no_answer(exc, self.where) from exc
+        except BaseException:  # an interrupt: the reply would be the next one's
+            self.close()
+            raise
+
+    def read(self) -> Any:
+        """The next reply."""
+        reader = self._reader
+        reply = reader.gets()
+        while reply is False:
+            try:
+                data = self._socket.recv(CHUNK)
+            except BlockingIOError:
+                raise TimeoutError("no reply in time") from None
+            if not data:
+                raise ConnectionResetError("the connection was closed by the server")
+            reader.feed(data)
+            reply = reader.gets()
+        return reply
+
+    def send(self, request: bytes) -> None:
+        """Send, and leave the replies to whoever reads."""
+        self._socket.sendall(request)
+
+    def set_timeout(self, seconds: float) -> None:
+        """How long one may wait.
+
+        Python's own timeout asks the kernel before every call; the kernel's needs no asking.
+        """
+        if isinstance(self._socket, ssl.SSLSocket) or sys.platform == "win32":
+            self._socket.settimeout(seconds)
+            return
+        self._socket.settimeout(None)
+        timeval = struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            self._socket.setsockopt(socket.SOL_SOCKET, option, timeval)
+
+    def is_stale(self) -> bool:
+        """Whether an idle line has something to say, which is: that it is closed."""
+        try:
+            return bool(select.select([self._socket], [], [], 0)[0])
+        except (OSError, ValueError):
+            return True
+
+    def close(self) -> None:
+        """Hang up."""
+        with suppress(RedisError, OSError):
+            self._connection.disconnect()
+
+
+class Lines:
+    """The idle connections to one server, and new ones when there is none."""
+
+    def __init__(self, connect: Callable[[], Line]) -> None:
+        self._connect = connect
+        self._idle: deque[Line] = deque()
+        self.closed = False
+
+    def exchange(self, request: bytes, count: int = 1) -> tuple[list[Any], str]:
+        """Send a request and read its replies; and from where they came."""
+        line = self.take()
+        try:
+            replies = line.exchange(request, count)
+        except HoldfastError:
+            self.drop_idle()  # what broke one has broken them all
+            raise
+        self.give(line)
+        return replies, line.where
+
+    def take(self) -> Line:
+        """A line for one exchange."""
+        now = time.monotonic()
+        while not self.closed:
+            try:
+                line = self._idle.pop()
+            except IndexError:
+                return self._connect()
+            if now - line.used_at < TRUSTED_S or not line.is_stale():
+                return line
+            line.close()
+        raise Unavailable("The connections to Redis were closed meanwhile.")
+
+    def give(self, line: Line) -> None:
+        """It can be used again."""
+        if self.closed or len(self._idle) >= MOST_IDLE:
+            line.close()
+            return
+        line.used_at = time.monotonic()
+        self._idle.append(line)
+
+    def drop_idle(self) -> None:
+        """Hang up all that nobody uses."""
+        while self._idle:
+            with suppress(IndexError):
+                self._idle.pop().close()
+
+    def close(self) -> None:
+        """Hang up, and connect no more."""
+        self.closed = True
+        self.drop_idle()
+
+    def forget(self) -> list[Line]:
+        """Let go of the lines without touching them."""
+        lines = list(self._idle)
+        self._idle.clear()
+        return lines

@@ -1,0 +1,259 @@
+"""Waiting on Redis: one connection per client that is subscribed to what somebody waits for.
+
+A script that lets somebody in publishes the record's new rev and the queued tokens that may
+go, or `*`, on the lock's channel. What could get lost, and why it does not:
+
+ 1. A message between a claim's answer and its wait: the wait names the rev that the claim
+    saw, and the bells remember the last rev that was told.
+ 2. A message before the subscription was in force: when the server confirms one, the
+    record's rev is looked at once, and whoever knows an older one is rung.
+ 3. Messages while the connection was down: all channels are subscribed anew, see 2.
+ 4. Anything else: who waits looks by itself when a holder runs out, and now and then.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from hiredis import HiredisError
+from redis.exceptions import ResponseError
+
+from holdfast.core.contract import Version
+from holdfast.errors import HoldfastError
+from holdfast.stores.redis.layout import WAKE, Names
+from holdfast.stores.redis.line import Line
+from holdfast.stores.redis.words import PING, pack
+from holdfast.stores.wakeups import Ring, Sleeper, Wakeups
+
+logger = logging.getLogger("holdfast")
+
+# After this long without a word the server is asked whether it is still there.
+QUIET_S = 5.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
+# A channel that told so often of a lock for which nobody waits here is left.
+UNHEARD = 8
+
+
+class _Channel:
+    """What we know of one lock's channel."""
+
+    __slots__ = ("asked", "last", "unheard")
+
+    def __init__(self) -> None:
+        self.asked = 1  # subscriptions that are not confirmed yet
+        self.last = 0  # the last rev that was told
+        self.unheard = 0
+
+
+class Bells:
+    """Who waits for what, and what the server was asked to tell. No I/O; safe for threads."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._lock = threading.Lock()
+        self._channels: dict[str, _Channel] = {}
+        self.sleepers = Wakeups()
+
+    def add(self, sleeper: Sleeper) -> bytes:
+        """Ring this one; the answer is what to send for it."""
+        self.sleepers.add(sleeper)
+        with self._lock:
+            channel = self._channels.get(sleeper.key)
+            if channel is None:
+                self._channels[sleeper.key] = _Channel()
+                return self._request(b"SUBSCRIBE", [sleeper.key])
+            channel.unheard = 0
+            told = channel.last
+        if _newer(told, sleeper.version):
+            sleeper.ring()
+        return b""
+
+    def subscribe_anew(self) -> bytes:
+        """What to send on a new connection."""
+        keys = self.sleepers.keys()
+        with self._lock:
+            self._channels = {key: _Channel() for key in keys}
+        return self._request(b"SUBSCRIBE", keys) if keys else b""
+
+    def heard(self, reply: Any) -> tuple[str | None, bytes]:
+        """The server said something: a lock to look at now, and what to send."""
+        kind, name, what = reply[0], reply[1], reply[-1]
+        if kind == b"message":
+            return None, self._told(self._names.key(name), what)
+        if kind == b"subscribe":
+            return self._confirmed(self._names.key(name)), b""
+        return None, b""
+
+    def looked(self, key: str, version: Version) -> None:
+        """This is the version that is there now: ring those who know another one."""
+        for sleeper in self.sleepers.sleepers(key):
+            if sleeper.version != version:
+                sleeper.ring()
+
+    def ring(self, key: str) -> None:
+        """Let all who wait for this lock look for themselves."""
+        for sleeper in self.sleepers.sleepers(key):
+            sleeper.ring()
+
+    def _told(self, key: str, what: bytes) -> bytes:
+        rev, *whom = what.decode().split(" ")
+        told = int(rev)
+        with self._lock:
+            channel = self._channels.get(key)
+            if channel is None:
+                return b""
+            channel.last = max(channel.last, told)
+        sleepers = self.sleepers.sleepers(key)
+        for sleeper in sleepers:
+            if whom == ["*"] or sleeper.mark in whom:
+                sleeper.ring()
+        return b"" if sleepers else self._unheard(key, channel)
+
+    def _unheard(self, key: str, channel: _Channel) -> bytes:
+        with self._lock:
+            channel.unheard += 1
+            if channel.unheard < UNHEARD or channel.asked or self._channels.get(key) is not channel:
+                return b""
+            del self._channels[key]
+        if self.sleepers.sleepers(key):  # somebody came meanwhile
+            with self._lock:
+                self._channels.setdefault(key, channel)
+            return b""
+        return self._request(b"UNSUBSCRIBE", [key])
+
+    def _confirmed(self, key: str) -> str | None:
+        with self._lock:
+            channel = self._channels.get(key)
+            if channel is None:
+                return None
+            channel.asked = max(0, channel.asked - 1)
+        return key
+
+    def _request(self, what: bytes, keys: list[str]) -> bytes:
+        channels = [self._names.record(key) + WAKE for key in keys]
+        return pack(what, *channels)
+
+
+def _newer(told: int, version: Version) -> bool:
+    return isinstance(version, int) and told > version
+
+
+class Listener:
+    """Runs the bells in a thread, from the first wait on."""
+
+    def __init__(
+        self, names: Names, connect: Callable[[], Line], look: Callable[[str], Version]
+    ) -> None:
+        self.bells = Bells(names)
+        self._connect = connect
+        self._look = look
+        self._lock = threading.Lock()  # guards the line, and the order of what is sent on it
+        self._line: Line | None = None
+        self._running = False
+        self._closing = threading.Event()
+
+    def sleep(self, sleeper: Sleeper) -> None:
+        """Ring this one."""
+        with self._lock:
+            self._send(self.bells.add(sleeper))
+            if not self._running and not self._closing.is_set():
+                self._running = True
+                threading.Thread(target=self._run, name="holdfast-listen", daemon=True).start()
+
+    def unsleep(self, sleeper: Sleeper) -> None:
+        """No longer."""
+        self.bells.sleepers.discard(sleeper)
+
+    def close(self) -> None:
+        """Hang up, and let everyone look for themselves."""
+        self._closing.set()
+        with self._lock:
+            if self._line is not None:
+                self._line.close()
+        self.bells.sleepers.wake_all()
+
+    def forget(self) -> Line | None:
+        """Let go of the line without touching it."""
+        line, self._line = self._line, None
+        return line
+
+    # --- in the thread ----------------------------------------------------------------------
+
+    def _run(self) -> None:
+        pause = FIRST_PAUSE_S
+        while not self._closing.is_set():
+            try:
+                line = self._connect()
+            except HoldfastError:
+                # Who waits looks by itself meanwhile, and reports the trouble that it meets.
+                self._closing.wait(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+                continue
+            pause = FIRST_PAUSE_S
+            with suppress(OSError, HiredisError, _Refused):
+                self._listen(line)
+            with self._lock:
+                self._line = None
+            line.close()
+
+    def _listen(self, line: Line) -> None:
+        line.set_timeout(QUIET_S)
+        with self._lock:
+            if self._closing.is_set():
+                return
+            self._line = line
+            self._send(self.bells.subscribe_anew())
+        asked = False
+        while not self._closing.is_set():
+            try:
+                reply = line.read()
+            except TimeoutError:
+                if asked:
+                    raise
+                asked = True
+                line.send(PING)
+                continue
+            asked = False
+            self._hear(reply)
+
+    def _hear(self, reply: Any) -> None:
+        if isinstance(reply, ResponseError):
+            logger.warning("Redis does not push wake-ups, those who wait will poll: %s", reply)
+            self._closing.wait(LONGEST_PAUSE_S)
+            raise _Refused
+        if not isinstance(reply, list):
+            return
+        key, request = self.bells.heard(reply)
+        if request:
+            with self._lock:
+                self._send(request)
+        if key is not None:
+            self._check(key)
+
+    def _check(self, key: str) -> None:
+        try:
+            self.bells.looked(key, self._look(key))
+        except HoldfastError:
+            self.bells.ring(key)
+
+    def _send(self, request: bytes) -> None:
+        if request and self._line is not None:
+            with suppress(OSError):  # the reading thread meets it too
+                self._line.send(request)
+
+
+class _Refused(Exception):
+    """The server does not let us subscribe."""
+
+
+def sleeper_for(key: str, version: Version, token: str, ring: Ring) -> Sleeper:
+    """A sleeper whose mark is its token as the scripts write it."""
+    from holdfast.stores.redis.layout import word
+
+    sleeper = Sleeper(key, version, token, ring)
+    sleeper.mark = word(token)
+    return sleeper

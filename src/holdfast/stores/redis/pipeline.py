@@ -1,0 +1,256 @@
+"""Talking to Redis from asyncio: all tasks share one connection, and what they ask for in the
+same turn of the loop leaves in one write.
+
+redis-py connects and logs in; then its transport gets our protocol. Replies come in the
+order of the requests, so a queue of futures is all there is to it. A request whose task was
+cancelled is still answered; it may not be forgotten, or all later answers would be shifted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import hiredis
+import redis.asyncio.connection
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError, ResponseError
+
+from holdfast.errors import Unavailable
+from holdfast.stores.redis import errors
+from holdfast.stores.redis.connect import Address, Settings, shown
+from holdfast.stores.threaded import DRAIN_S, drain
+
+_Reply = asyncio.Future[list[Any]]
+
+# So many requests leave without waiting for more: the server works on them while the other
+# tasks of this turn prepare theirs.
+ENOUGH = 12
+
+
+class _Request:
+    """What was asked, until all its replies have come."""
+
+    __slots__ = ("count", "data", "future", "sent", "settled", "since")
+
+    def __init__(self, data: bytes, count: int, since: float, future: _Reply) -> None:
+        self.data = data
+        self.count = count
+        self.since = since
+        self.future = future
+        self.sent = False
+        self.settled = False
+
+
+class Pipeline(asyncio.Protocol):
+    """One connection for many tasks of one loop."""
+
+    def __init__(self, where: str, timeout_s: float) -> None:
+        self.where = where
+        self.broken: Exception | None = None
+        self.on_push: Callable[[Any], None] | None = None  # for a connection that only listens
+        self._timeout_s = timeout_s
+        self._loop = asyncio.get_running_loop()
+        self._reader = hiredis.Reader(replyError=ResponseError)
+        self._waiting: deque[_Request] = deque()
+        self._unsent: list[_Request] = []
+        self._replies: list[Any] = []  # of the first request that waits
+        self._watch: asyncio.TimerHandle | None = None
+        self._transport: Any = None
+        self._connection: Any = None
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+
+    @classmethod
+    async def connect(cls, settings: Settings, address: Address) -> Pipeline:
+        """A new connection."""
+        pipeline = cls(shown(address), settings.timeout_s)
+        retry = Retry(NoBackoff(), 0)
+        connection = settings.connection(redis.asyncio.connection, retry, address)
+        try:
+            await connection.connect()
+        except (RedisError, OSError) as exc:
+            await connection.disconnect(nowait=True)
+            raise errors.not_connected(exc, pipeline.where) from exc
+        pipeline._take_over(connection)
+        return pipeline
+
+    def _take_over(self, connection: Any) -> None:
+        self._connection = connection
+        self._transport = connection._writer.transport
+        self._transport.set_protocol(self)
+
+    # --- asking -----------------------------------------------------------------------------
+
+    async def exchange(self, data: bytes, count: int = 1) -> list[Any]:
+        """Send a request and get its replies.
+
+        Who is cancelled goes only when it is settled, so that nothing is written later.
+        """
+        request = self._ask(data, count)
+        try:
+            return await request.future
+        except asyncio.CancelledError:
+            if not request.settled:
+                request.future = self._loop.create_future()
+                await drain(request.future, DRAIN_S)
+            raise
+
+    def _ask(self, data: bytes, count: int) -> _Request:
+        if self.broken is not None:
+            raise errors.not_sent(self.broken, self.where) from self.broken
+        now = self._loop.time()
+        request = _Request(data, count, now, self._loop.create_future())
+        if not self._waiting:
+            request.sent = True
+            self._transport.write(data)
+            self._watch_from(now)
+        else:
+            if not self._unsent:
+                self._loop.call_soon(self._flush)
+            self._unsent.append(request)
+            if len(self._unsent) >= ENOUGH:
+                self._flush()
+        self._waiting.append(request)
+        return request
+
+    def send(self, request: bytes) -> None:
+        """Send, and leave what comes to `on_push`."""
+        if request and self.broken is None:
+            self._transport.write(request)
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if unsent and self.broken is None:
+            for request in unsent:
+                request.sent = True
+            self._transport.write(b"".join([request.data for request in unsent]))
+
+    # --- answers ----------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """Hand out what has come whole."""
+        reader = self._reader
+        reader.feed(data)
+        try:
+            while (reply := reader.gets()) is not False:
+                self._hand_out(reply)
+        except hiredis.HiredisError as exc:
+            self._break(exc)
+
+    def _hand_out(self, reply: Any) -> None:
+        if self.on_push is not None:
+            self.on_push(reply)
+            return
+        request, replies = self._waiting[0], self._replies
+        replies.append(reply)
+        if len(replies) == request.count:
+            self._waiting.popleft()
+            self._replies = []
+            request.settled = True
+            if not request.future.done():
+                request.future.set_result(replies)
+
+    # --- its end ----------------------------------------------------------------------------
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The other side hung up, or we did."""
+        self._break(exc or ConnectionResetError("the connection was closed"))
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._break(ConnectionAbortedError("the connection was closed"))
+
+    def _break(self, why: Exception) -> None:
+        if self.broken is not None:
+            return
+        self.broken = why
+        if self._watch is not None:
+            self._watch.cancel()
+        for request in self._waiting:
+            request.settled = True
+            if not request.future.done():
+                trouble = errors.no_answer if request.sent else errors.not_sent
+                error = trouble(why, self.where)
+                error.__cause__ = why
+                request.future.set_exception(error)
+        self._waiting.clear()
+        self._transport.abort()
+        # redis-py would complain about a connection that nobody closed.
+        self._connection._reader = self._connection._writer = None
+
+    def _watch_from(self, since: float) -> None:
+        if self._watch is None:
+            self._watch = self._loop.call_at(since + self._timeout_s, self._look)
+
+    def _look(self) -> None:
+        """The oldest request is as old as it may get, or there is a younger one to watch."""
+        self._watch = None
+        if not self._waiting:
+            return
+        since = self._waiting[0].since
+        if self._loop.time() >= since + self._timeout_s:
+            self._break(TimeoutError(f"no reply within {self._timeout_s:g} s"))
+        else:
+            self._watch_from(since)
+
+
+class Shared:
+    """A pipeline that is made when it is needed, once, and again when it broke."""
+
+    def __init__(self, connect: Callable[[], Any]) -> None:
+        self._connect = connect
+        self._pipeline: Pipeline | None = None
+        self._connecting: asyncio.Future[Pipeline] | None = None
+        self.closed = False
+
+    def ready(self) -> Pipeline | None:
+        """The pipeline, if it can be used right now."""
+        pipeline = self._pipeline
+        return pipeline if pipeline is not None and pipeline.broken is None else None
+
+    async def get(self) -> Pipeline:
+        """The pipeline. Whoever comes while one is being made waits for the same one."""
+        if self.closed:
+            raise Unavailable("The connections to Redis were closed meanwhile.")
+        pipeline = self.ready()
+        if pipeline is not None:
+            return pipeline
+        if self._connecting is None:
+            self._connecting = asyncio.ensure_future(self._make())
+            self._connecting.add_done_callback(self._made)
+        return await asyncio.shield(self._connecting)
+
+    async def _make(self) -> Pipeline:
+        pipeline: Pipeline = await self._connect()
+        if self.closed:
+            pipeline.close()
+            raise Unavailable("The connections to Redis were closed meanwhile.")
+        self._pipeline = pipeline
+        return pipeline
+
+    def _made(self, making: asyncio.Future[Pipeline]) -> None:
+        self._connecting = None
+        if not making.cancelled():
+            making.exception()  # whoever waits has it; nobody may
+
+    def drop(self) -> None:
+        """Hang up; the next request connects anew."""
+        if self._pipeline is not None:
+            self._pipeline.close()
+            self._pipeline = None
+
+    async def close(self) -> None:
+        """Hang up for good."""
+        self.closed = True
+        pipeline, making = self._pipeline, self._connecting
+        self.drop()
+        if making is not None:
+            making.cancel()
+            await asyncio.wait({making})
+        if pipeline is not None:
+            await pipeline.closed

@@ -1,0 +1,48 @@
+"""The scripts that run inside Redis, one `.lua` file per command.
+
+A script is sent by its hash (EVALSHA). A server that does not know it, because it was
+restarted, failed over or flushed, says NOSCRIPT, and gets the source (EVAL) once.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha1
+from pathlib import Path
+
+from holdfast.stores.redis.words import pack
+
+_FOLDER = Path(__file__).parent
+_RULES = ("record", "queue", "rules")
+
+Arg = bytes | str
+
+
+class Script:
+    """One script: some shared parts, then its own."""
+
+    def __init__(self, name: str, *parts: str) -> None:
+        files = [_FOLDER / f"{part}.lua" for part in ("start", *parts, name)]
+        self.name = name
+        self.source = "\n".join(file.read_text(encoding="utf-8") for file in files).encode()
+        self.sha = sha1(self.source, usedforsecurity=False).hexdigest().encode()
+
+    def by_hash(self, keys: tuple[bytes, ...], args: tuple[Arg, ...]) -> bytes:
+        """The request that names the script."""
+        return pack(b"EVALSHA", self.sha, len(keys), *keys, *args)
+
+    def in_full(self, keys: tuple[bytes, ...], args: tuple[Arg, ...]) -> bytes:
+        """The request that brings the script along."""
+        return pack(b"EVAL", self.source, len(keys), *keys, *args)
+
+
+CLAIM = Script("claim", "quick_claim", *_RULES)
+RENEW = Script("renew", "quick_renew", *_RULES)
+FREE = Script("free", "quick_free", *_RULES)
+OFFER = Script("offer", *_RULES)
+TAKE = Script("take", *_RULES)
+EVICT = Script("evict", *_RULES)
+SWAP = Script("swap", "record")
+SCAN = Script("scan", "record")
+ENTER = Script("enter", "record")
+
+ALL = (CLAIM, RENEW, FREE, OFFER, TAKE, EVICT, SWAP, SCAN, ENTER)

@@ -1,0 +1,125 @@
+-- The long way: reading a record into tables, and writing it.
+
+local HEAD = '^{"v":1,"rev":(%d+),"fence":(%d+),"updated_at":%d+,"freed":"([^"]*)","soonest":(%d+),"holders":%[\n(.-)%],"queue":%[\n(.*)%]}$'
+local HOLDER = '^{"token":"([^"]*)","fence":(%d+),"mode":"(%l+)","ttl":(%d+),"acquired_at":(%d+),"expires_at":(%d+),"beat":"([^"]*)","limit":(%w+),"offered":(%l+),("owner":.*)}$'
+
+local function digits(number)
+  return string.format('%.0f', number)
+end
+
+local function read_holder(text)
+  local holder = { text = text }
+  holder.token, holder.fence, holder.mode, holder.ttl, holder.acquired_at, holder.expires_at,
+    holder.beat, holder.limit, holder.offered, holder.rest = string.match(text, HOLDER)
+  return holder.token and holder
+end
+
+local function holder_of(holder)
+  holder.text = table.concat({
+    '{"token":"', holder.token, '","fence":', holder.fence, ',"mode":"', holder.mode,
+    '","ttl":', holder.ttl, ',"acquired_at":', holder.acquired_at,
+    ',"expires_at":', holder.expires_at, ',"beat":"', holder.beat,
+    '","limit":', holder.limit, ',"offered":', holder.offered, ',', holder.rest, '}',
+  })
+  return holder
+end
+
+local function read_holders(lines)
+  local holders, size = {}, 0
+  for text, comma in string.gmatch(lines, '([^\n]*})(,?)\n') do
+    local holder = read_holder(text)
+    if not holder then return nil end
+    size = size + #text + #comma + 1
+    holders[#holders + 1] = holder
+  end
+  return size == #lines and holders or nil
+end
+
+-- The record. None is an empty one without a rev; nil: it is not ours. Its queue stays text,
+-- the waiters with ',\n' between them: see queue.lua.
+local function read_record()
+  if not raw then return { fence = 0, freed = '', soonest = 0, holders = {}, queue = '' } end
+  local record, holders = {}
+  record.rev, record.fence, record.freed, record.soonest, holders, record.queue =
+    string.match(raw, HEAD)
+  if not record.rev then return nil end
+  record.fence, record.soonest = tonumber(record.fence), tonumber(record.soonest)
+  record.holders = read_holders(holders)
+  record.queue = string.sub(record.queue, 1, -2)
+  if not record.holders or record.fence >= MOST then return nil end
+  return record
+end
+
+local function texts(holders, glue)
+  local list = {}
+  for place, holder in ipairs(holders) do list[place] = holder.text end
+  return table.concat(list, glue)
+end
+
+local function array(holders)
+  return #holders == 0 and '' or '[' .. texts(holders, ',') .. ']'
+end
+
+-- For how many milliseconds a record stays: until its last holder is over, and then a while.
+-- (Waiters come on top in `droppable_at`. Their places last seconds, a tombstone a day.)
+local function lifetime(holders)
+  local last = 0
+  for _, holder in ipairs(holders) do
+    last = math.max(last, tonumber(holder.ttl), holder.expires_at - now)
+  end
+  return ARGV[2] + math.ceil(last / 1000)
+end
+
+local function uncoded(code)
+  return (string.gsub(code, '%%(%x%x)', function(hex) return string.char(tonumber(hex, 16)) end))
+end
+
+local function leave_index(code)
+  redis.call('ZREM', KEYS[2], uncoded(code))
+  redis.call('ZREM', KEYS[3], code)
+end
+
+-- The index is two sorted sets: the keys in their order, and when to look whether a record
+-- has gone by itself. Each new record looks after two old ones, so nothing piles up.
+local function enter_index(milliseconds)
+  local head, code = string.match(KEYS[1], '^(.*:){(.*)}$')
+  local at = math.floor(now / 1000)
+  redis.call('ZADD', KEYS[2], 0, uncoded(code))
+  redis.call('ZADD', KEYS[3], digits(at + milliseconds), code)
+  for _, old in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', digits(at), 'LIMIT', 0, 2)) do
+    local left = redis.call('PTTL', head .. '{' .. old .. '}')
+    if left == -2 then
+      leave_index(old)
+    else
+      redis.call('ZADD', KEYS[3], digits(at + math.max(left, 1000)), old)
+    end
+  end
+end
+
+-- Write the record with a rev that no record of this key has had.
+local function write_record(record)
+  local is_new = not record.rev
+  record.rev = digits(math.max((record.rev or 0) + 1, now))
+  local milliseconds = lifetime(record.holders)
+  -- The index first: if it cannot be written, nothing has been.
+  if is_new and KEYS[2] then enter_index(milliseconds) end
+  redis.call('SET', KEYS[1], table.concat({
+    '{"v":1,"rev":', record.rev, ',"fence":', digits(record.fence), ',"updated_at":', at,
+    ',"freed":"', record.freed or '', '","soonest":', digits(record.soonest), ',"holders":[\n',
+    texts(record.holders, ',\n'), #record.holders > 0 and '\n' or '',
+    '],"queue":[\n', record.queue, record.queue ~= '' and '\n' or '', ']}',
+  }), 'PX', digits(milliseconds))
+end
+
+-- The answer to a command: its name, the clock, the rev, and what belongs to it.
+local function answer(record, name, ...)
+  return table.concat({ name, at, record.rev or '', ... }, '\n')
+end
+
+-- The answer to a command that changed nothing now, but may have done so before: WAIT is to
+-- wait for that, so write the expiry that is there once more.
+local function unchanged(record, name, ...)
+  local left = ARGV[3] == '1' and record.rev and redis.call('PTTL', KEYS[1])
+  if left and left > 0 then redis.call('PEXPIRE', KEYS[1], left) end
+  return answer(record, name, ...)
+end

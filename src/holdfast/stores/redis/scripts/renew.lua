@@ -1,0 +1,11 @@
+-- I am still here.
+local mine, place = find(record.holders, ARGV[4])
+if not mine or dead(mine) then
+  return unchanged(record, 'not held')
+end
+mine.expires_at = digits(math.max(tonumber(mine.expires_at), now + mine.ttl))
+mine.beat = ARGV[1]
+record.holders[place] = holder_of(mine)
+record.freed = ''
+write_record(record)
+return granted(answer, record, mine, (living(record)))

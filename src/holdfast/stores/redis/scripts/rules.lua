@@ -1,0 +1,85 @@
+-- The questions that the rules are made of, as in `holdfast.core.rules`.
+
+local function dead(holder)
+  return holder.expires_at ~= '0' and now > tonumber(holder.expires_at)
+end
+
+local function alive(holders)
+  local living_ones = {}
+  for _, holder in ipairs(holders) do
+    if not dead(holder) then living_ones[#living_ones + 1] = holder end
+  end
+  return living_ones
+end
+
+local function find(holders, token)
+  for place, holder in ipairs(holders) do
+    if holder.token == token then return holder, place end
+  end
+end
+
+local function without(holders, token)
+  local others = {}
+  for _, holder in ipairs(holders) do
+    if holder.token ~= token then others[#others + 1] = holder end
+  end
+  return others
+end
+
+local function next_fence(record)
+  return math.max(record.fence + 1, now)
+end
+
+local function expiry(ttl)
+  return digits(now + ttl)
+end
+
+-- Whether a claim may sit beside this party, if there is room at all.
+local function goes_with(claim, party)
+  if party.mode ~= claim.mode then return false end
+  return claim.mode == 'shared' or claim.mode == 'counted' and party.limit == claim.limit
+end
+
+-- Whether a claim may sit beside these holders and these waiters before it.
+local function fits_beside(claim, holders, ahead)
+  local count, fits = 0, true
+  local function look(party)
+    count = count + 1
+    fits = goes_with(claim, party)
+      and (claim.mode ~= 'counted' or count < tonumber(claim.limit))
+    return not fits
+  end
+  for _, holder in ipairs(holders) do
+    if look(holder) then return false end
+  end
+  each_waiter(ahead, look)
+  return fits
+end
+
+-- Whom a freed place may let in: the head of the queue and those who fit beside it.
+local function next_up(record)
+  local count, last, tokens = #record.holders, nil, {}
+  each_waiter(record.queue, function(waiter)
+    -- Who goes with the last one goes with all before it.
+    local fits = last and goes_with(waiter, last)
+      and (waiter.mode ~= 'counted' or count < tonumber(waiter.limit))
+    if not last then fits = fits_beside(waiter, record.holders, '') end
+    if not fits then return true end
+    tokens[#tokens + 1] = waiter.token
+    count, last = count + 1, waiter
+  end)
+  return #tokens > 0 and table.concat(tokens, ' ') or '*'
+end
+
+-- Tell them. Without the right to publish they find out by looking, as they do anyway.
+local function wake(record, whom)
+  redis.pcall('PUBLISH', KEYS[1] .. ':wake', record.rev .. ' ' .. whom)
+end
+
+-- The answer to a holder: its grant, and who waits behind it.
+local function granted(reply, record, holder, queue)
+  return reply(record, 'granted', holder.text, (shown(queue)))
+end
+
+local record = read_record()
+if not record then return 'corrupt\n' .. at .. '\n' end

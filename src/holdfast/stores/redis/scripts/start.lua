@@ -1,0 +1,27 @@
+-- Every command starts here: the clock, and what is stored.
+--
+--   KEYS[1]  the record      KEYS[2], KEYS[3]  the store's index (absent in a cluster)
+--   ARGV[1]  the beat of this write
+--   ARGV[2]  for how long a free record stays, in milliseconds
+--   ARGV[3]  '1': write something in any case, so that WAIT has a write to wait for
+--
+-- The record is the JSON of `holdfast.core.records`, in one fixed layout: a head, then one
+-- line per holder and per waiter. No JSON text has a line break inside, so lines and the
+-- fields before `owner` can be taken apart by patterns, and whatever is not changed goes
+-- back byte for byte. (cjson would not do: it prints 14 digits, and times have 16.)
+-- `soonest` is when the first of the queue may run out: until then nobody has to look.
+--
+-- Lua's numbers are doubles. They count microseconds exactly until the year 2255.
+--
+-- The answer is one string of lines: its name, the clock, the rev, and what belongs to it.
+--
+-- Lua builds every function of a script anew in every run. So what happens most has a short
+-- way of its own (`quick_*.lua`) before the functions of the long way; both must agree, and
+-- the differential test holds them to it.
+
+local MOST = 9007199254740991
+
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local at = time[1] .. string.sub('00000' .. time[2], -6) -- the same, in digits
+local raw = redis.call('GET', KEYS[1])

@@ -1,0 +1,254 @@
+"""The scripts against the pure rules: the same commands, every answer and every state."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.core import rules
+from holdfast.core.commands import (
+    NOBODY,
+    Blocked,
+    Claim,
+    Command,
+    Decision,
+    Evict,
+    Evicted,
+    Free,
+    Freed,
+    Granted,
+    Mismatch,
+    NotHeld,
+    Offer,
+    Renew,
+    Stamp,
+    Take,
+)
+from holdfast.core.records import EMPTY, SECOND, Record, droppable_at
+from holdfast.stores.base import Store
+from holdfast.stores.redis import RedisStore
+from holdfast.stores.redis.layout import WAKE
+from holdfast.stores.registry import open_store
+from tests.engines.redis import RedisCluster, RedisServer, client
+from tests.engines.shared import shared
+
+OWNERS = ("a", 'quo"te', "line\nbreak", '],"queue":[\n', "名前 🔒", "back\\slash", '","note":{')
+NOTES: tuple[dict[str, Any], ...] = (
+    {},
+    {"x": [1], "queue": [2]},
+    {"holders": [], "deep": {"a": [{"b": None}]}, "text": 'q"\n'},
+    {"big": 2**60, "small": -1.5e-7},
+)
+TTLS = (700, 3_000, 10_000, 60 * SECOND)
+TOKENS = tuple(f"{n:032x}" for n in range(5))
+TICKETS = tuple(f"{n:032x}" for n in range(100, 103))
+MODES: tuple[tuple[Any, int | None], ...] = (
+    ("exclusive", None),
+    ("exclusive", None),
+    ("shared", None),
+    ("shared", None),
+    ("counted", 2),
+    ("counted", 3),
+)
+
+
+def some_claim(draw: random.Random) -> Claim:
+    """A claim, by anybody, of any kind."""
+    mode, limit = draw.choice(MODES)
+    queue = draw.random() < 0.5
+    return Claim(
+        draw.choice(TOKENS), draw.choice(OWNERS), mode, draw.choice(TTLS), limit,
+        draw.choice(NOTES), queue, draw.choice(TTLS) if queue else 0,
+    )  # fmt: skip
+
+
+def some_take(draw: random.Random) -> Take:
+    """A take, with a new note or the old one."""
+    note = draw.choice((None, *NOTES))
+    owner, ttl = draw.choice(OWNERS), draw.choice(TTLS)
+    return Take(draw.choice(TICKETS), draw.choice(TOKENS), owner, ttl, note)
+
+
+KINDS: tuple[Callable[[random.Random, Record], Command], ...] = (
+    lambda draw, record: some_claim(draw),
+    lambda draw, record: some_claim(draw),
+    lambda draw, record: Renew(draw.choice(TOKENS + TICKETS)),
+    lambda draw, record: Free(draw.choice(TOKENS + TICKETS)),
+    lambda draw, record: Offer(draw.choice(TOKENS), draw.choice(TICKETS), draw.choice(TTLS)),
+    lambda draw, record: some_take(draw),
+    lambda draw, record: Evict(some_fence(draw, record)),
+)
+
+
+def some_fence(draw: random.Random, record: Record) -> int | None:
+    """The fence of a holder, of nobody, or none."""
+    return draw.choice((None, 1, *(holder.fence for holder in record.holders)))
+
+
+# What every family of runs must have seen at least once.
+EVENTS: dict[str, Callable[[Command, Decision], bool]] = {
+    "granted": lambda c, d: isinstance(c, Claim) and d.record is not None and _is(d, Granted),
+    "granted before": lambda c, d: isinstance(c, Claim) and d.record is None and _is(d, Granted),
+    "granted beside": lambda c, d: isinstance(c, Claim) and len(_holders(d)) > 1,
+    "blocked": lambda c, d: _is(d, Blocked) and d.record is None,
+    "queued": lambda c, d: _is(d, Blocked) and d.record is not None and len(d.record.queue) > 1,
+    "mismatch": lambda c, d: _is(d, Mismatch),
+    "renewed": lambda c, d: isinstance(c, Renew) and _is(d, Granted),
+    "not held": lambda c, d: _is(d, NotHeld),
+    "freed": lambda c, d: _is(d, Freed) and d.record is not None,
+    "freed before": lambda c, d: _is(d, Freed) and d.record is None,
+    "some woken": lambda c, d: d.wake not in (NOBODY, ("*",)),
+    "offered": lambda c, d: isinstance(c, Offer) and d.record is not None,
+    "taken": lambda c, d: isinstance(c, Take) and d.record is not None,
+    "evicted": lambda c, d: isinstance(d.verdict, Evicted) and d.verdict.holders != (),
+}
+
+
+def _is(decision: Decision, kind: type) -> bool:
+    return isinstance(decision.verdict, kind)
+
+
+def _holders(decision: Decision) -> tuple[Any, ...]:
+    return () if decision.record is None else decision.record.holders
+
+
+class Model:
+    """The rules on a record of their own, beside a store."""
+
+    def __init__(self, store: Store, key: str) -> None:
+        self._store = store
+        self._key = key
+        self.record = EMPTY
+        self.version: Any = None
+
+    def apply(self, command: Command, beat: str) -> Decision:
+        """Apply a command to both, and compare the verdict and what is stored."""
+        applied = self._store.apply(self._key, command, beat)
+        assert applied.now is not None
+        now = applied.now.latest
+        assert applied.now.earliest == now
+        decision = rules.decide(
+            command,
+            self.record,
+            lambda party: bool(party.expires_at) and now > party.expires_at,
+            Stamp(now, beat),
+        )
+        assert applied.verdict == decision.verdict, command
+        entry = self._store.load(self._key)
+        assert entry.fault is None
+        assert entry.record == (decision.record or self.record), command
+        if decision.record is None:
+            assert applied.version == self.version
+        else:
+            assert applied.version > (self.version or 0)
+        assert entry.version == applied.version
+        self.record, self.version = entry.record, entry.version
+        return decision
+
+
+def a_run(model: Model, draw: random.Random, steps: int, after: Callable[..., None]) -> set[str]:
+    """A random run; what was seen in it."""
+    seen: set[str] = set()
+    last: tuple[Command, str] | None = None
+    for step in range(steps):
+        if last is None or draw.random() > 0.15:  # else: it arrives a second time
+            last = draw.choice(KINDS)(draw, model.record), f"{step:016x}"
+        decision = model.apply(*last)
+        after(decision)
+        seen |= {name for name, happened in EVENTS.items() if happened(last[0], decision)}
+    return seen
+
+
+def site(name: str) -> Any:
+    """A server or a cluster."""
+    return shared(RedisServer) if name == "single" else shared(RedisCluster)
+
+
+@pytest.fixture(params=["single", "cluster"])
+def place(request: pytest.FixtureRequest) -> Iterator[RedisStore]:
+    """A store with an index, and one without."""
+    store = open_store(site(request.param).url)
+    assert isinstance(store, RedisStore)
+    with closing(store):
+        yield store
+
+
+@pytest.mark.parametrize("family", range(3))
+def test_scripts_answer_as_the_rules_do(place: RedisStore, family: int) -> None:
+    """On random runs the scripts give the rules' verdicts and leave the rules' records."""
+    seen: set[str] = set()
+    for run in range(60):
+        draw = random.Random(f"{family}-{run}")
+        seen |= a_run(Model(place, uuid4().hex), draw, 60, lambda decision: None)
+        if seen == EVENTS.keys() and run >= 5:
+            return
+    assert seen == EVENTS.keys(), "not everything happened: the runs are too tame"
+
+
+def test_scripts_wake_whom_the_rules_wake(server: RedisServer, store: RedisStore) -> None:
+    """A script publishes if and only if the rules say so, with the tokens that may go."""
+    key = uuid4().hex
+    model, heard = Model(store, key), []
+    with client(server.port) as redis, redis.pubsub() as pubsub:
+        pubsub.subscribe(store.names.record(key) + WAKE)
+        assert pubsub.get_message(timeout=5)["type"] == "subscribe"
+
+        def compare(decision: Decision) -> None:
+            if decision.wake != NOBODY:
+                message = pubsub.get_message(timeout=5)
+                assert message is not None
+                rev, *whom = message["data"].decode().split(" ")
+                assert int(rev) == model.version
+                assert tuple(whom) == decision.wake
+                heard.append(whom)
+
+        for run in range(4):
+            a_run(model, random.Random(f"wake-{run}"), 100, compare)
+        assert pubsub.get_message(timeout=0.05) is None
+    assert len(heard) > 20
+
+
+def test_record_stays_until_it_is_history(server: RedisServer, store: RedisStore) -> None:
+    """A record's key expires when the last party is over and its tombstone's time has passed."""
+    key = uuid4().hex
+    model = Model(store, key)
+    with client(server.port) as redis:
+
+        def compare(decision: Decision) -> None:
+            if decision.record is not None:
+                left_ms = redis.pttl(store.names.record(key))
+                meant = droppable_at(replace(decision.record, queue=()))
+                meant_ms = (meant - decision.record.updated_at) / 1000
+                assert meant_ms - 2000 < left_ms <= meant_ms + 1
+
+        a_run(model, random.Random("expiry"), 100, compare)
+
+
+def test_long_queues(store: RedisStore) -> None:
+    """With more waiters than are told of, verdicts and records are still the rules'."""
+    model, draw = Model(store, uuid4().hex), random.Random("long")
+    tokens = [f"{number:032x}" for number in range(60)]
+
+    def claim(mode: Any, ttl: int = 60 * SECOND) -> Claim:
+        return Claim(draw.choice(tokens), draw.choice(OWNERS), mode, ttl, None, {}, True, ttl)
+
+    model.apply(Claim("first", "o", "exclusive", 60 * SECOND), "b")
+    for step in range(150):
+        mode = draw.choice(("exclusive", "shared", "shared"))
+        model.apply(claim(mode, draw.choice((60 * SECOND, 60 * SECOND, 40_000))), f"{step:x}")
+    assert len(model.record.queue) > 30
+    for step in range(120):
+        holders = [holder.token for holder in model.record.holders]
+        command = draw.choice((
+            Renew(draw.choice(holders) if holders else "x"),
+            Free(draw.choice([*holders, draw.choice(tokens)])),
+            claim("shared"),
+            Claim(draw.choice(tokens), "o", "shared", 60 * SECOND),
+        ))  # fmt: skip
+        model.apply(command, f"again{step:x}")

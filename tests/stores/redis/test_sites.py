@@ -1,0 +1,179 @@
+"""All the ways to name a Redis: URLs, TLS, socket files, and clients that exist already."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+import redis.asyncio.cluster
+import redis.asyncio.sentinel
+import redis.sentinel
+
+import holdfast
+from holdfast import aio
+from holdfast.errors import BadURL, Misconfigured
+from holdfast.stores.redis.connect import site_from_url
+from holdfast.stores.registry import open_store
+from holdfast.stores.url import parse
+from tests.engines.base import free_port
+from tests.engines.redis import RedisCluster, RedisServer, SentinelSetup
+from tests.engines.shared import shared
+
+
+def check_both_faces(place: Any, key: str, **options: Any) -> None:
+    """Acquire and release through both faces."""
+    with closing(holdfast.connect(place, **options)) as locks, locks.acquire(key) as lease:
+        lease.renew()
+
+    async def run() -> None:
+        locks = aio.connect(place, **options)
+        async with locks.acquire(key, timeout=5) as second:
+            assert second.fence > lease.fence
+            await second.renew()
+        await locks.close()
+
+    asyncio.run(run())
+
+
+# --- URLs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "addresses", "service", "db"),
+    [
+        ("redis://h", "single", (("h", 6379),), "", None),
+        ("redis://h:1/2", "single", (("h", 1),), "", 2),
+        ("rediss://[::1]:7/1", "single", (("::1", 7),), "", 1),
+        ("redis://", "single", (("localhost", 6379),), "", None),
+        ("valkey://h?db=4", "single", (("h", 6379),), "", 4),
+        ("unix:///run/redis.sock?db=3", "single", ("/run/redis.sock",), "", 3),
+        ("redis+sentinel://a:1,b/m", "sentinel", (("a", 1), ("b", 26379)), "m", None),
+        ("redis+sentinel://u:p@a,[::1]:5/m/2", "sentinel", (("a", 26379), ("::1", 5)), "m", 2),
+        ("redis+cluster://a:1,b:2,", "cluster", (("a", 1), ("b", 2)), "", None),
+        ("rediss+cluster://a", "cluster", (("a", 6379),), "", None),
+    ],
+)
+def test_urls(url: str, kind: str, addresses: Any, service: str, db: int | None) -> None:
+    """Every form of URL names its servers."""
+    site = site_from_url(parse(url), {})
+    assert (site.kind, site.addresses, site.service) == (kind, addresses, service)
+    assert site.settings.options.get("db") == db
+    assert site.settings.tls is url.startswith("rediss")
+    assert site.settings.timeout_s == 5
+
+
+def test_login_and_options_of_a_url() -> None:
+    """User, password and options are read, also percent-encoded, and never shown."""
+    options: dict[str, Any] = {"socket_timeout": 2}
+    url = "redis+sentinel://me:p%40ss@h/m?sentinel_password=x&namespace=app"
+    site = site_from_url(parse(url), options)
+    assert site.settings.options["username"] == "me"
+    assert site.settings.options["password"] == "p@ss"
+    assert site.settings.timeout_s == 2
+    assert site.sentinel_settings.options["password"] == "x"
+    assert "username" not in site.sentinel_settings.options
+    assert options == {"namespace": "app"}
+    assert "p@ss" not in repr(site)
+
+
+def test_namespaces_are_worlds_of_their_own(server: RedisServer, key: str) -> None:
+    """Stores with different namespaces or databases do not see each other."""
+    places = [server.url, server.url + "?namespace=other", server.url[:-1] + "1"]
+    stores = [holdfast.connect(place) for place in places]
+    leases = [locks.acquire(key, timeout=0) for locks in stores]
+    assert len(list(stores[1].list(""))) == 1
+    for lease in leases:
+        assert lease.release()
+    for locks in stores:
+        locks.close()
+
+
+# --- sockets and TLS ------------------------------------------------------------------------
+
+
+def test_unix_socket(tmp_path: Path, key: str) -> None:
+    """A socket file works through both faces."""
+    shared(RedisServer)
+    path = tmp_path / "r.sock"
+    with RedisServer("--unixsocket", str(path)):
+        check_both_faces(f"unix://{path}", key)
+
+
+@pytest.fixture
+def tls(tmp_path: Path) -> Iterator[str]:
+    """A server that speaks TLS only, with a certificate of its own; its URL."""
+    shared(RedisServer)
+    certificate, secret = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = [
+        "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+        "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1",
+        "-out", str(certificate), "-keyout", str(secret),
+    ]  # fmt: skip
+    subprocess.run(command, check=True, capture_output=True)
+    port = free_port()
+    with RedisServer(
+        "--tls-port", str(port), "--tls-cert-file", str(certificate),
+        "--tls-key-file", str(secret), "--tls-ca-cert-file", str(certificate),
+        "--tls-auth-clients", "no",
+    ):  # fmt: skip
+        yield f"rediss://127.0.0.1:{port}?ssl_ca_certs={certificate}"
+
+
+def test_tls(tls: str, key: str) -> None:
+    """TLS works through both faces; a certificate that nobody vouches for does not."""
+    check_both_faces(tls, key)
+    with closing(open_store(tls.partition("?")[0])) as store:
+        with pytest.raises(Misconfigured, match="certificate"):
+            store.load(key)
+
+
+# --- clients that exist ---------------------------------------------------------------------
+
+Sentinel: Any = redis.sentinel.Sentinel  # redis-py's own types are missing here
+AsyncSentinel: Any = redis.asyncio.sentinel.Sentinel
+Pool: Any = redis.BlockingConnectionPool
+
+CLIENTS: dict[str, Callable[[], Any]] = {
+    "redis": lambda: redis.Redis(port=shared(RedisServer).port),
+    "asyncio": lambda: redis.asyncio.Redis(port=shared(RedisServer).port),
+    "url": lambda: redis.Redis.from_url(shared(RedisServer).url, decode_responses=True),
+    "resp3": lambda: redis.Redis(port=shared(RedisServer).port, protocol=3),
+    "pool": lambda: Pool(port=shared(RedisServer).port),
+    "sentinel": lambda: Sentinel(sentinels()).master_for("locks"),
+    "asyncio sentinel": lambda: AsyncSentinel(sentinels()).master_for("locks"),
+    "cluster": lambda: redis.RedisCluster(
+        port=shared(RedisCluster).nodes[0].port, host="127.0.0.1"
+    ),
+    "asyncio cluster": lambda: redis.asyncio.cluster.RedisCluster(
+        port=shared(RedisCluster).nodes[0].port, host="127.0.0.1"
+    ),
+}
+
+
+def sentinels() -> list[tuple[str, int]]:
+    """The addresses of the shared Sentinels."""
+    return [("127.0.0.1", sentinel.port) for sentinel in shared(SentinelSetup).sentinels]
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
+def test_clients_that_exist(kind: str, key: str) -> None:
+    """A redis-py client of any kind stands for its store, through both faces."""
+    client = CLIENTS[kind]()
+    check_both_faces(client, key)
+    if hasattr(client, "close") and "asyncio" not in kind:
+        client.close()
+
+
+def test_strangers_are_no_store() -> None:
+    """What is no client of a known library is a mistake."""
+    with pytest.raises(BadURL):
+        holdfast.connect(object())
+    with pytest.raises(Exception, match="not a Redis client"):
+        holdfast.connect(redis.exceptions.RedisError("x"))
