@@ -49,4 +49,4 @@ class Reading(Struct, frozen=True, gc=False):
         elapsed = m - self.sent
         if elapsed > READING_GOOD_FOR:
             return None
-        return self.now.latest + elapsed + elapsed // RATE
+        return self.now.latest + elapsed + elapsed // RATE + 1
