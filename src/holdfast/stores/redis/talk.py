@@ -155,9 +155,9 @@ class Corrupt(Exception):
 
 def applied(reply: bytes) -> Applied:
     """The answer to a command: a string of lines, of which only a last one has breaks."""
-    name, at, rev, *rest = reply.split(b"\n", _LINES)
-    verdict = _VERDICTS[name](*rest)
-    now = int(at)
+    lines = reply.split(b"\n", _LINES)
+    verdict = _VERDICTS[lines[0]](*lines[3:])
+    now, rev = int(lines[1]), lines[2]
     return Applied(verdict, int(rev) if rev else None, Interval(now, now))
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import hiredis
 
+pack_all: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command  # its own type is too narrow
+
 
 def pack(*words: bytes | str | int) -> bytes:
     """A command as it is sent."""
-    packer: Any = hiredis.pack_command
-    packed: bytes = packer(words)
-    return packed
+    return pack_all(words)
 
 
 TIME = pack(b"TIME")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from hashlib import sha1
 from pathlib import Path
 
-from holdfast.stores.redis.words import pack
+from holdfast.stores.redis.words import pack_all
 
 _FOLDER = Path(__file__).parent
 _RULES = ("record", "queue", "rules")
@@ -28,11 +28,11 @@ class Script:
 
     def by_hash(self, keys: tuple[bytes, ...], args: tuple[Arg, ...]) -> bytes:
         """The request that names the script."""
-        return pack(b"EVALSHA", self.sha, len(keys), *keys, *args)
+        return pack_all((b"EVALSHA", self.sha, len(keys), *keys, *args))
 
     def in_full(self, keys: tuple[bytes, ...], args: tuple[Arg, ...]) -> bytes:
         """The request that brings the script along."""
-        return pack(b"EVAL", self.source, len(keys), *keys, *args)
+        return pack_all((b"EVAL", self.source, len(keys), *keys, *args))
 
 
 CLAIM = Script("claim", "quick_claim", *_RULES)
