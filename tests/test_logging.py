@@ -206,7 +206,8 @@ def test_a_listener_may_use_the_locks() -> None:
 @pytest.mark.parametrize(
     ("span", "text"),
     [(0, "0 ms"), (999_000, "999 ms"), (SECOND, "1.0 s"), (9_940_000, "9.9 s"),
-     (10 * SECOND, "10 s"), (59 * SECOND, "59 s"), (60 * SECOND, "1 min 0 s"), (3600 * SECOND, "1 h 0 min"),
+     (10 * SECOND, "10 s"), (59 * SECOND, "59 s"), (60 * SECOND, "1 min 0 s"),
+     (3600 * SECOND, "1 h 0 min"),
      (90_061 * SECOND, "25 h 1 min"), (999_900, "1.0 s"), (9_990_000, "10 s")],
 )  # fmt: skip
 def test_durations(span: int, text: str) -> None:
