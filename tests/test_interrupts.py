@@ -112,11 +112,11 @@ def test_endings(store: InterruptedStore, locks: Locks, call: str, when: str) ->
     """An interrupted release or hand-over frees the lock, whether or not its write landed."""
     lease = locks.acquire("k")
     store.at = ("swap", 0, when)
-    ending = {
+    ending: Callable[[], object] = {
         "release": lease.release,
         "hand_over": lease.hand_over,
         "block": lambda: lease.__exit__(None, None, None),
-    }[call]
+    }[call]  # type: ignore[assignment]
     with pytest.raises(KeyboardInterrupt):
         ending()
     assert not lease.held
