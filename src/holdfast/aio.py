@@ -14,7 +14,7 @@ import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
 from types import TracebackType
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from holdfast import clock
 from holdfast.client import PATIENCE, Client, logger
@@ -211,17 +211,39 @@ class Leases(LeasesBase[Lease]):
             raise trouble
 
 
-class Acquiring(Generic[L]):
-    """What `acquire` returns: await it for the lease, or enter it with `async with`."""
+class Acquiring(Coroutine[Any, Any, L]):
+    """What `acquire` returns: await it for the lease, or enter it with `async with`.
 
-    __slots__ = ("_acquire", "_got")
+    It is a coroutine, so that it can be made a task; but one that may be thrown away.
+    """
+
+    __slots__ = ("_acquire", "_got", "_started")
 
     def __init__(self, acquire: Callable[[], Coroutine[Any, Any, L]]) -> None:
         self._acquire = acquire
         self._got: L | None = None
+        self._started: Coroutine[Any, Any, L] | None = None
 
     def __await__(self) -> Generator[Any, Any, L]:
         return self._acquire().__await__()
+
+    def send(self, value: Any) -> Any:
+        """For whoever runs it as a coroutine."""
+        return self._coroutine().send(value)
+
+    def throw(self, *exc: Any) -> Any:
+        """For whoever runs it as a coroutine."""
+        return self._coroutine().throw(*exc)
+
+    def close(self) -> None:
+        """For whoever runs it as a coroutine."""
+        if self._started is not None:
+            self._started.close()
+
+    def _coroutine(self) -> Coroutine[Any, Any, L]:
+        if self._started is None:
+            self._started = self._acquire()
+        return self._started
 
     async def __aenter__(self) -> L:
         self._got = await self._acquire()

@@ -267,19 +267,28 @@ class Client:
 
     def beat(self, holds: Sequence[Hold]) -> Sequence[Exception | None]:
         """Renew these, for the keeper."""
+        outcomes: Sequence[Exception | None]
         if len(holds) > 1 and self.facts.batch > 1:
-            outcomes = self.driver.run(renew_many_steps(self.witness, holds))
+            outcomes = self._beat_many(holds)
         else:
             outcomes = [self._beat_one(hold) for hold in holds]
         for hold, outcome in zip(holds, outcomes, strict=True):
             if outcome is not None and not isinstance(outcome, LeaseLost):
-                self.emit(events.StoreTrouble(hold.key, str(outcome), "renew"))
+                expected = isinstance(outcome, HoldfastError)
+                why = str(outcome) if expected else f"{type(outcome).__name__}: {outcome}"
+                self.emit(events.StoreTrouble(hold.key, why, "renew"))
         return outcomes
 
-    def _beat_one(self, hold: Hold) -> HoldfastError | None:
+    def _beat_many(self, holds: Sequence[Hold]) -> Sequence[Exception | None]:
+        try:
+            return self.driver.run(renew_many_steps(self.witness, holds))
+        except Exception:  # one of them went wrong in an odd way: which?
+            return [self._beat_one(hold) for hold in holds]
+
+    def _beat_one(self, hold: Hold) -> Exception | None:
         try:
             self.driver.run(renew_steps(self.witness, hold))
-        except HoldfastError as trouble:
+        except Exception as trouble:
             return trouble
         return None
 

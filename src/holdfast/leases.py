@@ -69,8 +69,9 @@ class LeaseBase(Generic[E]):
 
     def __del__(self) -> None:
         # Nobody can release it any more. No I/O here: the keeper stops renewing it.
-        if self._hold.state == "held":
-            self._client.keeper.drop(self._hold)
+        hold = getattr(self, "_hold", None)  # an interrupt may have come before it had one
+        if hold is not None and hold.state == "held":
+            self._client.keeper.drop(hold)
 
     def __repr__(self) -> str:
         state = "held" if self.held else self._hold.state

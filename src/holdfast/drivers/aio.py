@@ -131,7 +131,8 @@ class AsyncDriver:
         """Take out what the attempts left in the store; if that fails, the ttl will."""
         if any(attempt.touched for attempt in attempts):
             cleaning = asyncio.ensure_future(self._undo(attempts))
-            await drain(cleaning, 2 * GRACE / SECOND)
+            if await drain(cleaning, 2 * GRACE / SECOND):
+                raise asyncio.CancelledError
 
     async def _undo(self, attempts: Sequence[Attempt]) -> None:
         try:

@@ -98,11 +98,19 @@ class KeeperRunner:
     def _wake_by(self, at: Micros | None) -> None:
         """See to it that the watching thread looks at this time."""
         if self._thread is None:
-            thread = threading.Thread(target=self._watch, name="holdfast-keeper", daemon=True)
-            thread.start()
-            self._thread = thread
+            self._start()
         elif at is not None and (self._wakes_at is None or at < self._wakes_at):
             self._changed.notify()
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._watch, name="holdfast-keeper", daemon=True)
+        self._thread = thread
+        try:
+            thread.start()
+        except BaseException:  # no thread to be had, or interrupted: the next one tries again
+            if not thread.is_alive():
+                self._thread = None
+            raise
 
     def _watch(self) -> None:
         while True:

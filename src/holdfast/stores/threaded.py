@@ -79,23 +79,19 @@ class ThreadedStore(AsyncStore):
             raise
 
 
-async def drain(future: asyncio.Future[R], seconds: float) -> None:
-    """Wait until it is done, however often we are cancelled, but not for ever.
-
-    A cancellation that comes meanwhile goes on its way afterwards.
-    """
+async def drain(future: asyncio.Future[R], seconds: float) -> bool:
+    """Wait until it is done, however often we are cancelled, but not for ever. True: we were."""
     loop = asyncio.get_running_loop()
     ends_at = loop.time() + seconds
-    cancelled: asyncio.CancelledError | None = None
+    cancelled = False
     while not future.done() and loop.time() < ends_at:
         try:
             await asyncio.wait({future}, timeout=ends_at - loop.time())
-        except asyncio.CancelledError as exc:
-            cancelled = exc
+        except asyncio.CancelledError:
+            cancelled = True
     if future.done() and not future.cancelled():
         future.exception()  # looked at, so that asyncio does not complain about it
-    if cancelled is not None:
-        raise cancelled
+    return cancelled
 
 
 async def wait_for_ring(

@@ -1,0 +1,105 @@
+"""A lease that nobody refers to any more: its renewal stops, the log says so, the ttl frees it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import weakref
+
+import pytest
+
+from holdfast import aio
+from holdfast.stores.memory import MemoryStore
+from holdfast.sync import Locks
+from tests.helpers import memory_locks, unique, until
+
+
+def test_a_dropped_lease_is_let_go(caplog: pytest.LogCaptureFixture) -> None:
+    """It is no longer renewed, an error says why, and the next one gets in after the ttl."""
+    store = MemoryStore()
+    with Locks(store, ttl=0.5, owner="careless") as locks:
+        locks.acquire("k")
+        assert locks.try_acquire("k") is None
+        until(lambda: any("nobody kept a reference" in line for line in caplog.messages))
+        with locks.acquire("k", timeout=10, owner="next"):
+            pass
+    (record,) = [r for r in caplog.records if "owner: careless" in r.getMessage()]
+    assert record.levelno == logging.ERROR
+    assert record.getMessage().startswith("Lost lock k: ")
+
+
+def test_callbacks_do_not_keep_it() -> None:
+    """Neither its event nor its callbacks keep a lease alive, unless they refer to it."""
+    with memory_locks() as locks:
+        lease = locks.acquire("k")
+        event = lease.lost
+        lease.on_lost(print)
+        gone = weakref.ref(lease)
+        del lease
+        gc.collect()
+        assert gone() is None
+        assert not event.is_set()
+
+
+def test_a_block_keeps_it() -> None:
+    """In a `with` block without a name the lease is kept all the same."""
+    with memory_locks(ttl=0.4) as locks:
+        with locks.acquire("k"):
+            (hold,) = locks._client.keeper.holds()
+            gc.collect()
+            until(lambda: hold.renewed > hold.acquired + 500_000)
+            assert hold.state == "held"
+
+
+def test_a_group_keeps_its_leases() -> None:
+    """As long as a group is there its leases are, and no longer."""
+    with memory_locks() as locks:
+        leases = locks.acquire_all(["a", "b"])
+        gc.collect()
+        assert leases.held
+        gone = [weakref.ref(lease) for lease in leases]
+        del leases
+        gc.collect()
+        assert [lease() for lease in gone] == [None, None]
+
+
+def test_a_released_lease_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """Dropping what was released is no news."""
+    with memory_locks(ttl=0.3) as locks:
+        locks.acquire("k").release()
+        kept = locks.acquire("other")
+        until(lambda: kept.hold.renewed > kept.hold.acquired)  # the keeper came by
+        assert caplog.records == []
+
+
+def test_many_dropped_at_once() -> None:
+    """A thousand forgotten leases do not disturb one that is not."""
+    with memory_locks(ttl=0.6) as locks:
+        kept = locks.acquire("kept")
+        for number in range(1000):
+            locks.acquire(f"k{number}")
+        until(lambda: len(locks._client.keeper) == 1)
+        assert kept.held
+
+
+def test_a_dropped_client(caplog: pytest.LogCaptureFixture) -> None:
+    """A lease keeps its client: it goes on being renewed when only the lease is kept."""
+    lease = Locks(MemoryStore(), ttl=0.4).acquire("k")
+    gc.collect()
+    until(lambda: lease.hold.renewed > lease.hold.acquired + 500_000)
+    assert lease.held
+    lease.release()
+
+
+def test_async_leases_are_dropped_too(caplog: pytest.LogCaptureFixture) -> None:
+    """The same for asyncio."""
+
+    async def run() -> None:
+        async with aio.connect(f"memory://{unique()}", ttl=0.4) as locks:
+            await locks.acquire("k")
+            async with asyncio.timeout(10):
+                await (await locks.acquire("k")).release()
+
+    asyncio.run(run())
+    assert any("nobody kept a reference" in line for line in caplog.messages)

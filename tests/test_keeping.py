@@ -1,0 +1,237 @@
+"""The keeper at work: thousands of leases, a cap, callbacks, and trouble."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from holdfast import Lease, LeaseLost
+from holdfast.core.effects import Swap
+from holdfast.stores.memory import MemoryStore
+from holdfast.sync import Locks
+from holdfast.testing.faults import Fault, FaultyStore
+from tests.helpers import faulty_locks, memory_locks, until
+
+
+class CountingStore(MemoryStore):
+    """Counts the swaps, by the second and in all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.swaps = 0
+        self.batches: list[int] = []
+        self.seconds: Counter[int] = Counter()
+
+    def swap(self, *args: Any) -> Any:
+        """Count it."""
+        self.swaps += 1
+        self.seconds[int(time.monotonic())] += 1
+        return super().swap(*args)
+
+    def swap_many(self, swaps: Sequence[Swap]) -> Any:
+        """Count it."""
+        self.batches.append(len(swaps))
+        return super().swap_many(swaps)
+
+
+def test_five_thousand_leases_for_ten_beats() -> None:
+    """One client keeps five thousand leases alive for ten beats; nothing is lost."""
+    told: list[str] = []
+    store = CountingStore()
+    with Locks(store, ttl=4, on_event=lambda event: told.append(type(event).__name__)) as locks:
+        leases = [locks.acquire(f"k{number}") for number in range(5000)]
+        acquired = store.swaps
+        until(lambda: store.swaps - acquired >= 50_000, 60)
+        assert all(lease.held for lease in leases)
+        assert set(told) == {"Acquired"}
+        assert threading.active_count() < 20
+    assert max(store.batches) > 1  # they go together where the store can
+
+
+def test_cap_on_beats() -> None:
+    """With a cap there are no more beats a second than that, and nobody is lost."""
+    store = CountingStore()
+    with Locks(store, ttl=3, beats_per_second=40) as locks:
+        leases = [locks.acquire(f"k{number}") for number in range(30)]
+        before, started = store.swaps, time.monotonic()
+        time.sleep(3.5)
+        rate = (store.swaps - before) / (time.monotonic() - started)
+        assert rate <= 42
+        assert all(lease.held for lease in leases)
+        assert store.swaps > before + 60
+
+
+def test_a_blocking_callback_holds_nobody_up() -> None:
+    """Callbacks run in a pool of their own: a few that block delay neither the loss of other
+    leases nor their beats."""
+    block = threading.Event()
+    with memory_locks(ttl=0.6) as locks:
+        stuck = [locks.acquire(f"s{number}", keep=False) for number in range(3)]
+        for lease in stuck:
+            lease.on_lost(lambda _: block.wait(20))
+        other, kept = locks.acquire("other", keep=False), locks.acquire("kept")
+        called = threading.Event()
+        other.on_lost(lambda _: called.set())
+        try:
+            assert other.lost.wait(10)
+            assert called.wait(10)
+            renewed = kept.hold.renewed
+            until(lambda: kept.hold.renewed > renewed + 600_000)
+            assert kept.held
+        finally:
+            block.set()
+
+
+def test_more_blocking_callbacks_than_threads_do_not_hide_a_loss() -> None:
+    """When all callback threads are stuck, the event of a loss is set all the same."""
+    block = threading.Event()
+    with memory_locks(ttl=0.4) as locks:
+        try:
+            stuck = [locks.acquire(f"s{number}", keep=False) for number in range(10)]
+            for lease in stuck:
+                lease.on_lost(lambda _: block.wait(20))
+            late = locks.acquire("late", keep=False, ttl=0.8)
+            assert late.lost.wait(10)
+            assert all(lease.lost.is_set() for lease in stuck)
+        finally:
+            block.set()
+
+
+def test_callbacks_get_the_lease() -> None:
+    """And run on a thread that is not the keeper's."""
+    seen: list[tuple[Any, str]] = []
+    with faulty_locks(ttl=0.5) as (locks, store):
+        lease: Lease = locks.acquire("k")
+        for what in (lease.on_danger, lease.on_lost):
+            what(lambda got: seen.append((got, threading.current_thread().name)))
+        store.plan(then="refuse")
+        until(lambda: len(seen) == 2)
+        assert all(got is lease for got, _ in seen)
+        assert {name for _, name in seen} == {"holdfast-callback"}
+
+
+def test_a_hung_beat_does_not_delay_the_loss() -> None:
+    """With every beat thread stuck in the store, all losses come in time."""
+    with faulty_locks(ttl=0.6) as (locks, store):
+        leases = [locks.acquire(f"k{number}") for number in range(20)]
+        store.plan(then="hang")
+        deadlines = [lease.hold.deadline for lease in leases]
+        for lease in leases:
+            assert lease.lost.wait(10)
+        assert [lease.hold.deadline for lease in leases] == deadlines
+        store.plan()
+        store.release_hung()
+        time.sleep(0.05)
+        assert not any(lease.held for lease in leases)
+
+
+def test_beats_go_on_after_trouble() -> None:
+    """A store that was away for a while costs nothing if it is back in time."""
+    with faulty_locks(ttl=1.5) as (locks, store):
+        lease = locks.acquire("k")
+        faults: list[Fault] = ["lose reply", "refuse", "lose request"]
+        store.plan(*faults, *faults, *faults)
+        renewed = lease.hold.renewed
+        until(lambda: lease.hold.renewed > renewed + 1_500_000)
+        assert lease.held
+
+
+def test_an_odd_error_in_a_beat_is_a_failed_beat(caplog: pytest.LogCaptureFixture) -> None:
+    """An exception that no store should raise stops neither the beats nor the keeper."""
+
+    class Odd(FaultyStore):
+        odd = False
+
+        def load(self, key: str) -> Any:
+            if self.odd:
+                raise ZeroDivisionError("odd")
+            return super().load(key)
+
+        def swap(self, *args: Any) -> Any:
+            if self.odd:
+                raise ZeroDivisionError("odd")
+            return super().swap(*args)
+
+    store = Odd(MemoryStore())
+    with Locks(store, ttl=0.5) as locks:
+        lease = locks.acquire("k")
+        store.odd = True
+        assert lease.lost.wait(10)
+        store.odd = False
+        with locks.acquire("other") as other:
+            until(lambda: other.hold.renewed > other.hold.acquired)
+    assert any("Trouble to renew" in line and "odd" in line for line in caplog.messages)
+
+
+def test_release_stops_the_beat_first() -> None:
+    """No beat goes out for a lease that is being released."""
+    with faulty_locks(ttl=0.3) as (locks, store):
+        for _ in range(20):
+            lease = locks.acquire("k")
+            lease.release()
+        time.sleep(0.3)
+        before = len(store.calls)
+        time.sleep(0.3)
+        assert len(store.calls) == before
+
+
+def test_releases_and_beats_race() -> None:
+    """Leases that are released just as they beat end released, and their locks are free."""
+    with memory_locks(ttl=0.3) as locks:
+        for _ in range(30):
+            leases = [locks.acquire(f"k{number}") for number in range(5)]
+            time.sleep(0.06)
+            assert all(lease.release() for lease in leases)
+        assert [info.key for info in locks.list()] == []
+
+
+def test_threads_that_fail_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that could not start its keeper once fails that acquire, frees the lock, and
+    keeps the next lease."""
+    real = threading.Thread.start
+
+    def fail(thread: threading.Thread) -> None:
+        if thread.name == "holdfast-keeper":
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    with memory_locks(ttl=0.4) as locks:
+        monkeypatch.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError, match="new thread"):
+            locks.acquire("k")
+        monkeypatch.undo()
+        assert locks.show("k").free
+        with locks.acquire("k", timeout=0) as lease:
+            until(lambda: lease.hold.renewed > lease.hold.acquired + 400_000)
+
+
+def test_no_thread_for_a_beat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A beat for which there was no thread is tried again."""
+    real, failed = threading.Thread.start, list[str]()
+
+    def fail(thread: threading.Thread) -> None:
+        if thread.name == "holdfast-beat" and len(failed) < 2:
+            failed.append("x")
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    with memory_locks(ttl=1) as locks, locks.acquire("k") as lease:
+        until(lambda: lease.hold.renewed > lease.hold.acquired + 1_000_000)
+        assert failed == ["x", "x"]
+
+
+def test_renew_by_hand_learns_of_the_loss() -> None:
+    """`renew` raises, and the loss is told to everyone at once."""
+    with memory_locks(ttl=60) as locks:
+        lease = locks.acquire("k")
+        locks.evict("k")
+        with pytest.raises(LeaseLost, match="gone"):
+            lease.renew()
+        assert lease.lost.is_set()
+        assert len(locks._client.keeper) == 0
