@@ -56,7 +56,8 @@ class Witness:
 
     def store_time(self, m: Micros) -> Micros | None:
         """The latest that the store's clock can show now; None if it was not read lately."""
-        return None if self.reading is None else self.reading.upper(m)
+        reading = self.reading
+        return None if reading is None else reading.upper(m)
 
     # --- records --------------------------------------------------------------------------
 
