@@ -78,7 +78,9 @@ def test_plugin_that_is_no_store(scheme: str) -> None:
 
 def test_unknown_scheme() -> None:
     """The message names what there is."""
-    with pytest.raises(BadURL, match="no store for nosuch: URLs. Known are .*memory.*null.*sqlite"):
+    with pytest.raises(
+        BadURL, match=r"no store for nosuch: URLs\. Known are .*memory.*null.*sqlite"
+    ):
         holdfast.connect("nosuch://host")
 
 

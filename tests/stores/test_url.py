@@ -52,7 +52,10 @@ def test_unescaped_passwords_are_hidden_as_well(host: str, password: str) -> Non
         assert host in redact(text)
 
 
-@given(st.sampled_from(["password", "PASSWORD", "secret_key", "token", "sig", "api-key", "passwd"]), words)
+@given(
+    st.sampled_from(["password", "PASSWORD", "secret_key", "token", "sig", "api-key", "passwd"]),
+    words,
+)
 def test_secret_options_are_hidden(name: str, value: str) -> None:
     """Options that sound like a secret are not shown; the others are."""
     shown = redact(f"s3://bucket/x?region=eu&{name}=zq{value}qz&timeout=5")
