@@ -7,7 +7,7 @@ import logging
 import platform
 import sys
 
-ALL = ("foundation", "redis_bench")
+ALL = ("foundation", "sql", "redis")
 
 
 def main(names: list[str]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, cast
 
-from holdfast.errors import BadOption, BadURL, MissingDriver
+from holdfast.errors import BadOption, BadURL, Misconfigured, MissingDriver
 from holdfast.stores.base import Store
 from holdfast.stores.url import parse
 
@@ -95,17 +95,31 @@ def _store_class(scheme: str) -> type[Store]:
             return cast("type[Store]", _named(target))
         for point in _entry_points():
             if point.name == scheme:
-                return cast("type[Store]", point.load())
+                return _plug_in(point)
     except ImportError as exc:
         extra = EXTRAS.get(scheme)
-        what = f"pip install 'holdfast[{extra}]'" if extra else f"install {exc.name}"
-        raise MissingDriver(f"The {scheme} store needs {exc.name}: {what}") from exc
+        missing = exc.name or str(exc)
+        what = f"pip install 'holdfast[{extra}]'" if extra else f"install {missing}"
+        raise MissingDriver(f"The {scheme} store needs {missing}: {what}") from exc
     raise BadURL(f"There is no store for {scheme}: URLs. Known are {', '.join(schemes())}.")
 
 
 def _named(target: str) -> Any:
     module, _, name = target.partition(":")
     return getattr(import_module(module), name)
+
+
+def _plug_in(point: Any) -> type[Store]:
+    cause: Exception | None = None
+    try:
+        found = point.load()
+    except AttributeError as exc:
+        found, cause = None, exc
+    if not isinstance(found, type) or not issubclass(found, Store):
+        raise Misconfigured(
+            f"The plug-in for {point.name}: URLs is broken: {point.value} is not a store."
+        ) from cause
+    return found
 
 
 def _entry_points() -> Any:
