@@ -28,7 +28,8 @@ MINUTES ?= 5
 sim: $(STAMP)
 	$(BIN)/python -m holdfast.testing.sim --minutes $(MINUTES) --first $$(date +%s)000
 
-bench: $(STAMP)
+bench: $(STAMP) engines
+	$(BIN)/pip install --quiet -e '.[bench]'
 	$(BIN)/python -m benchmarks
 
 docs: $(STAMP)
