@@ -236,8 +236,9 @@ def test_many_waiters_do_not_stampede(victim: RedisServer) -> None:
                 (winner,) = done
                 waiting.remove(winner)
                 lease = winner.result()
-                # Its own release and claim, and what renews places in the queue meanwhile.
-                assert count_claims(redis) - before < 10 + 400 * took
+                # Its own release and claim, and what renews places in the queue meanwhile,
+                # which comes in waves; a stampede would be a thousand at once.
+                assert count_claims(redis) - before < 500 + 400 * took
         for task in waiting:
             task.cancel()
         await asyncio.wait(waiting)
