@@ -29,7 +29,9 @@ SCHEMA = 1
 CHECKPOINT_PAGES = 4000
 SQL = read_queries(Path(__file__).with_name("queries.sql"))
 
-_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+# The last one, SQLite's "locking protocol", is a race for the log that was lost too often.
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
+_HEADER = b"SQLite format 3\0"
 _SHORTEST_NAP_S, _LONGEST_NAP_S = 0.0002, 0.005
 
 
@@ -132,6 +134,17 @@ def _code(exc: sqlite3.Error) -> int:
 
 
 # --- making it ours -------------------------------------------------------------------------
+
+
+def check_header(path: Path) -> None:
+    """Refuse what is no SQLite file. SQLite itself takes a very short file for an empty one."""
+    try:
+        with path.open("rb") as opened:
+            header = opened.read(len(_HEADER))
+    except OSError:
+        return  # it does not exist, or SQLite will say why it cannot be opened
+    if header not in (b"", _HEADER):
+        raise ForeignStore(f"{path} is not an SQLite file; it was left alone: name another path.")
 
 
 def prepare(path: Path, connection: Connection) -> None:

@@ -19,7 +19,7 @@ from holdfast.core.contract import Conflict, Entry, Facts, Interval, Page, Swapp
 from holdfast.core.records import SECOND, Micros, Record, encode
 from holdfast.errors import BadOption, BadURL, Misconfigured
 from holdfast.stores.base import Outcome, entry_from
-from holdfast.stores.sqlite.file import SQL, Clock, Connection, identity, prepare
+from holdfast.stores.sqlite.file import SQL, Clock, Connection, check_header, identity, prepare
 from holdfast.stores.sqlite.watch import Watch
 from holdfast.stores.wakeups import Ring, RingingStore, Sleeper
 
@@ -57,9 +57,14 @@ class SQLiteStore(RingingStore):
         self.path = Path(path).expanduser().absolute()
         self._busy_s = busy_s
         self._lock = threading.Lock()
+        check_header(self.path)
         self._connection = Connection(self.path, busy_s)
-        prepare(self.path, self._connection)
-        self._clock = Clock(self._connection)
+        try:
+            prepare(self.path, self._connection)
+            self._clock = Clock(self._connection)
+        except BaseException:
+            self._connection.close()
+            raise
         self._identity = identity(self.path)
         self._checked_at: Micros = 0
         self._watch = Watch(lambda: Connection(self.path, busy_s))

@@ -1,0 +1,460 @@
+"""The SQLite store in one process: its file, its troubles, its clock and its watch."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import (
+    BadOption,
+    BadURL,
+    ForeignStore,
+    LeaseLost,
+    Locks,
+    Misconfigured,
+    StoreFull,
+    StoreReadOnly,
+    Unavailable,
+)
+from holdfast.core.records import SECOND
+from holdfast.stores.registry import open_store
+from holdfast.stores.sqlite import SQLiteStore, file
+from tests.helpers import until
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the file is."""
+    return tmp_path / "locks.db"
+
+
+@pytest.fixture
+def locks(path: Path) -> Iterator[Locks]:
+    """A client on it."""
+    with holdfast.connect(f"sqlite://{path}", store_patience=1) as client:
+        yield client
+
+
+def watchers() -> int:
+    """How many watching threads there are."""
+    return sum(thread.name == "holdfast-watch" for thread in threading.enumerate())
+
+
+# --- the file ---------------------------------------------------------------------------------
+
+
+def test_url_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Absolute, with four slashes, in the home folder, relative, and with odd characters."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    monkeypatch.chdir(tmp_path)
+    forms = {
+        f"sqlite://{tmp_path}/a.db": tmp_path / "a.db",
+        f"sqlite:///{tmp_path}/a.db": tmp_path / "a.db",
+        "sqlite:///~/h.db": tmp_path / "home" / "h.db",
+        "sqlite:r.db": tmp_path / "r.db",
+        f"sqlite://{tmp_path}/with%20space%3F.db": tmp_path / "with space?.db",
+        f"sqlite://{tmp_path}/b.db?busy_s=0.5": tmp_path / "b.db",
+    }
+    for url, expected in forms.items():
+        store = open_store(url)
+        assert isinstance(store, SQLiteStore)
+        assert store.path == expected
+        assert expected.exists()
+        store.close()
+
+
+@pytest.mark.parametrize("busy", ["0", "-1", "nan", "x"])
+def test_bad_busy(path: Path, busy: str) -> None:
+    """How long to wait for others is a number above 0."""
+    with pytest.raises(BadOption, match="busy_s"):
+        holdfast.connect(f"sqlite://{path}?busy_s={busy}")
+
+
+def test_no_file_in_memory() -> None:
+    """SQLite's own memory databases are not shared, and so no store."""
+    with pytest.raises(BadURL, match="memory://"):
+        holdfast.connect("sqlite:///:memory:")
+
+
+def test_our_file(path: Path, locks: Locks) -> None:
+    """The file says whose it is, and is in write-ahead mode."""
+    with locks.acquire("k"):
+        other = sqlite3.connect(path)
+        assert other.execute("PRAGMA application_id").fetchone() == (file.APPLICATION_ID,)
+        assert other.execute("PRAGMA user_version").fetchone() == (file.SCHEMA,)
+        assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        other.close()
+
+
+@pytest.mark.parametrize("content", [b"just some text\n" * 99, b"x", b"\0" * 20])
+def test_a_file_that_is_no_database(path: Path, content: bytes) -> None:
+    """It is left alone, byte by byte."""
+    path.write_bytes(content)
+    with pytest.raises(ForeignStore, match="left alone"):
+        holdfast.connect(f"sqlite://{path}")
+    assert path.read_bytes() == content
+
+
+def test_somebody_elses_database(path: Path) -> None:
+    """It is left alone as well, and the message says what to do."""
+    other = sqlite3.connect(path)
+    other.execute("CREATE TABLE theirs (x)")
+    other.commit()
+    other.close()
+    before = path.read_bytes()
+    with pytest.raises(ForeignStore, match=r"not made by Holdfast.*another path"):
+        holdfast.connect(f"sqlite://{path}")
+    assert path.read_bytes() == before
+
+
+def test_a_newer_schema(path: Path, locks: Locks) -> None:
+    """A file of a later release asks for that release."""
+    other = sqlite3.connect(path)
+    other.execute(f"PRAGMA user_version = {file.SCHEMA + 1}")
+    other.close()
+    with pytest.raises(Misconfigured, match=r"newer schema.*upgrade"):
+        holdfast.connect(f"sqlite://{path}")
+
+
+def test_a_missing_folder(tmp_path: Path) -> None:
+    """The folder must exist."""
+    with pytest.raises(Misconfigured, match="its folder must exist"):
+        holdfast.connect(f"sqlite://{tmp_path}/no/such/locks.db")
+
+
+def test_a_folder_in_its_place(tmp_path: Path) -> None:
+    """A folder is no file."""
+    with pytest.raises(Misconfigured, match="cannot be opened"):
+        holdfast.connect(f"sqlite://{tmp_path}")
+
+
+READ_ONLY = """
+import os, sys, urllib.parse, holdfast, holdfast.stores.sqlite
+path = sys.argv[1]
+holdfast.connect("memory://").acquire("k").release()
+if os.geteuid() == 0:  # from here on, this user cannot even read root's Python
+    os.setgid(65534); os.setuid(65534)
+try:
+    with holdfast.connect(f"sqlite://{path}") as locks:
+        locks.acquire("k", timeout=5)
+except holdfast.HoldfastError as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.parametrize("what", ["file", "folder", "both"])
+def test_no_right_to_write(path: Path, locks: Locks, what: str) -> None:
+    """Who may read but not write is told so, and what to check."""
+    with locks.acquire("k"):
+        pass
+    locks.close()
+    for folder in (path.parent, *path.parent.parents):
+        if folder.owner() == "root" or folder.stat().st_uid == os.geteuid():
+            if folder == Path("/tmp") or folder == Path("/"):
+                break
+            folder.chmod(0o755)
+    path.chmod(0o444 if what != "folder" else 0o666)
+    path.parent.chmod(0o555 if what != "file" else 0o777)
+    try:
+        said = subprocess.run(
+            [sys.executable, "-c", READ_ONLY, str(path)],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    finally:
+        path.parent.chmod(0o755)
+    kind, _, message = said.stdout.partition(" ")
+    assert kind in {"StoreReadOnly", "Misconfigured"}, said.stderr
+    assert "yours to write" in message or "owner and permissions" in message
+
+
+def test_a_file_that_becomes_read_only(path: Path, locks: Locks) -> None:
+    """A store that turns read-only refuses at once; it does not wait."""
+    with locks.acquire("k"):
+        store: SQLiteStore = locks._client.store  # type: ignore[assignment]
+        store._connection.run("PRAGMA query_only = 1")
+        with pytest.raises(StoreReadOnly, match="owner and permissions"):
+            locks.acquire("other")
+        store._connection.run("PRAGMA query_only = 0")
+
+
+def take_many(locks: Locks, number: int) -> None:
+    """Take so many locks with large notes."""
+    kept = [locks.acquire(f"k{i}", note={"x": "y" * 3000}, timeout=0) for i in range(number)]
+    assert all(lease.held for lease in kept)
+
+
+def test_a_full_disk(path: Path, locks: Locks) -> None:
+    """A file that cannot grow says so; what is held can still be renewed and released, and
+    with room again all is well."""
+    note = {"x": "y" * 3000}
+    with locks.acquire("held") as lease:
+        store: SQLiteStore = locks._client.store  # type: ignore[assignment]
+        (pages,) = store._connection.run("PRAGMA page_count").fetchone()
+        store._connection.run(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(StoreFull, match="Free some space"):
+            take_many(locks, 50)
+        lease.renew()
+        store._connection.run("PRAGMA max_page_count = 1000000")
+        with locks.acquire("again", note=note, timeout=0):
+            pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
+    """The same on a file system without a byte left."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)],
+        capture_output=True,
+        check=False,
+    )
+    if mount.returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        with holdfast.connect(f"sqlite://{disk}/locks.db", store_patience=0.2) as locks:
+            with locks.acquire("before"):
+                pass
+            _fill(disk / "filler")
+            with pytest.raises((StoreFull, Unavailable, holdfast.OutcomeUnknown)):
+                take_many(locks, 2000)
+            (disk / "filler").unlink()
+            with locks.acquire("after", timeout=10):
+                pass
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def _fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as filler:
+        try:
+            while True:
+                filler.write(b"x" * 4096)
+        except OSError as full:
+            assert full.errno == errno.ENOSPC  # noqa: PT017
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_was_deleted(path: Path, locks: Locks, replaced: bool) -> None:
+    """Who goes on with a deleted file would be alone with its locks: it is told, and a lease
+    that cannot be renewed any more is lost."""
+    lease = locks.acquire("k", ttl=1)
+    for name in path.parent.glob("locks.db*"):
+        name.unlink()
+    if replaced:
+        holdfast.connect(f"sqlite://{path}").close()
+    time.sleep(0.15)
+    with pytest.raises(Misconfigured, match=r"deleted or replaced.*connect again"):
+        locks.acquire("other")
+    assert lease.lost.wait(10)
+    with pytest.raises(LeaseLost):
+        lease.check()
+    with holdfast.connect(f"sqlite://{path}") as anew, anew.acquire("k", timeout=0):
+        pass
+
+
+def test_a_backup_of_the_file_is_another_world(path: Path, locks: Locks, tmp_path: Path) -> None:
+    """A copy has locks of its own, whose fences go on growing."""
+    with locks.acquire("k") as lease:
+        fence = lease.fence
+    locks.close()
+    shutil.copy(path, tmp_path / "copy.db")
+    with holdfast.connect(f"sqlite://{tmp_path}/copy.db") as copy, copy.acquire("k") as again:
+        assert again.fence > fence
+
+
+# --- others who write -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def writer(path: Path, locks: Locks) -> Iterator[sqlite3.Connection]:
+    """Somebody in the middle of a long transaction."""
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    yield other
+    other.close()
+
+
+def test_a_busy_file(path: Path, writer: sqlite3.Connection) -> None:
+    """A writer who does not end is waited for, but not for ever."""
+    with holdfast.connect(f"sqlite://{path}?busy_s=0.2") as locks:
+        started = time.monotonic()
+        with pytest.raises(Unavailable, match=r"kept locked by others for 0\.2 s"):
+            locks.acquire("k", timeout=0)
+        assert 0.2 <= time.monotonic() - started < 10
+        writer.execute("ROLLBACK")
+        with locks.acquire("k", timeout=0):
+            pass
+
+
+def test_a_busy_file_is_ridden_out(path: Path, writer: sqlite3.Connection) -> None:
+    """A wait goes on until the writer is done."""
+    with holdfast.connect(f"sqlite://{path}?busy_s=0.1") as locks:
+        timer = threading.Timer(0.6, writer.execute, ("ROLLBACK",))
+        timer.start()
+        with locks.acquire("k", timeout=30) as lease:
+            assert lease.held
+        timer.join()
+
+
+def test_busy_errors_of_every_kind() -> None:
+    """What SQLite may say when others are in the way is never called a misconfiguration."""
+    for code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL, 261, 517):
+        exc = sqlite3.OperationalError("x")
+        exc.sqlite_errorcode = code
+        connection = file.Connection.__new__(file.Connection)
+        connection._path, connection._busy_s = Path("/x"), 1
+        assert isinstance(connection.trouble(exc, writing=True), Unavailable)
+
+
+def test_threads_share_a_client(locks: Locks) -> None:
+    """Many threads on one client lose no increment."""
+    number = [0]
+
+    def work() -> None:
+        for _ in range(40):
+            with locks.acquire("k", timeout=60):
+                read = number[0]
+                time.sleep(0)
+                number[0] = read + 1
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert number == [320]
+
+
+# --- its clock --------------------------------------------------------------------------------
+
+
+def test_the_time_of_day_does_not_matter(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the wall clock does, leases last as long as they should and fences grow."""
+    with holdfast.connect(f"sqlite://{path}", ttl=60) as locks:
+        lease = locks.acquire("k")
+        for jump in (-(10**15), 10**15, 0):
+            monkeypatch.setattr("holdfast.clock.wall", lambda jump=jump: 10**15 + jump)
+            with holdfast.connect(f"sqlite://{path}") as other:
+                assert other.try_acquire("k") is None
+                with other.acquire(f"new{jump}") as new:
+                    assert abs(new.fence - lease.fence) < 60 * SECOND
+        assert lease.release() is True
+
+
+def test_after_a_boot(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a boot the clock is set anew, and never behind what the file has seen."""
+    with holdfast.connect(f"sqlite://{path}") as locks, locks.acquire("k") as lease:
+        fence = lease.fence
+    monkeypatch.setattr(file, "_boot_id", lambda: "another boot")
+    monkeypatch.setattr("holdfast.clock.wall", lambda: 0)  # and its battery is empty
+    monkeypatch.setattr("holdfast.clock._CLOCK", time.CLOCK_PROCESS_CPUTIME_ID)
+    with holdfast.connect(f"sqlite://{path}") as locks, locks.acquire("k") as lease:
+        assert lease.fence > fence
+
+
+def test_without_a_boot_id(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is none, the time of day must do."""
+    monkeypatch.setattr(file, "_boot_id", lambda: None)
+    with holdfast.connect(f"sqlite://{path}") as locks, locks.acquire("k") as lease:
+        assert abs(lease.fence - time.time_ns() // 1000) < 60 * SECOND
+
+
+# --- waiting ----------------------------------------------------------------------------------
+
+
+def test_a_wait_wakes_quickly(path: Path, locks: Locks) -> None:
+    """A lock that another client frees changes hands in a few milliseconds, mostly."""
+    delays = []
+    with holdfast.connect(f"sqlite://{path}") as other:
+        for _ in range(7):
+            lease = other.acquire("k")
+            freed: list[float] = []
+
+            def free(lease: holdfast.Lease = lease, freed: list[float] = freed) -> None:
+                lease.release()
+                freed.append(time.monotonic())
+
+            timer = threading.Timer(0.05, free)
+            timer.start()
+            with locks.acquire("k", timeout=30):
+                got = time.monotonic()
+            timer.join()
+            delays.append(got - freed[0])
+    assert sorted(delays)[3] < 0.1
+
+
+def test_the_watch_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread goes when nobody waits any more, and comes back when somebody does."""
+    monkeypatch.setattr("holdfast.stores.sqlite.watch.LINGER_S", 0.05)
+    until(lambda: watchers() == 0)
+    with holdfast.connect(f"sqlite://{path}") as locks, locks.acquire("k"):
+        assert watchers() == 0
+        for _ in range(2):
+            with pytest.raises(holdfast.AcquireTimeout):
+                locks.acquire("k", timeout=0.05)
+            until(lambda: watchers() == 0)
+
+
+def test_the_watch_ends_with_the_client(path: Path) -> None:
+    """Closing ends it at once."""
+    until(lambda: watchers() == 0)
+    with holdfast.connect(f"sqlite://{path}") as locks, locks.acquire("k"):
+        with pytest.raises(holdfast.AcquireTimeout):
+            locks.acquire("k", timeout=0.05)
+    until(lambda: watchers() == 0)
+
+
+def test_a_watch_in_trouble(path: Path, locks: Locks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch that fails wakes its sleepers, who look for themselves; no wait is stuck, and
+    nobody turns in circles."""
+    store: SQLiteStore = locks._client.store  # type: ignore[assignment]
+    failures: list[int] = []
+
+    def fail() -> file.Connection:
+        failures.append(1)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(store._watch, "_connect", fail)
+    with holdfast.connect(f"sqlite://{path}") as other:
+        lease = other.acquire("k")
+        threading.Timer(0.4, lease.release).start()
+        with locks.acquire("k", timeout=30):
+            assert 1 <= len(failures) < 60
+
+
+def test_many_wait_in_one_process(locks: Locks) -> None:
+    """Fifty threads who wait for one lock all get it."""
+    got: list[int] = []
+
+    def work(number: int) -> None:
+        with locks.acquire("k", timeout=60):
+            got.append(number)
+
+    with locks.acquire("k"):
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(50)]
+        for thread in threads:
+            thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(got) == list(range(50))
+
+
+def test_closing_is_final(path: Path) -> None:
+    """A closed store does not open itself again."""
+    store = SQLiteStore(path)
+    store.close()
+    with pytest.raises(Unavailable, match="closed"):
+        store.load("k")
