@@ -110,7 +110,10 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             now = view.got
             at = witness.store_time(now)
         beat = attempt.take_beat() or (yield from Draw(BEAT_BYTES))
-        stamp = Stamp(at, beat) if at is not None else Stamp((yield from WALL), beat, clocked=False)
+        if at is None:
+            stamp = Stamp((yield from WALL), beat, clocked=False)
+        else:
+            stamp = Stamp(at, beat, True, None if view.now is None else view.now.earliest)
         dead = witness.dead(key, view.now, now)
         decision = rules.decide(command, view.record, dead, stamp)
         if not proven and type(decision.verdict) not in _PROVEN_BY_SWAP:
