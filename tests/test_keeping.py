@@ -42,14 +42,14 @@ class CountingStore(MemoryStore):
 def test_five_thousand_leases_for_ten_beats() -> None:
     """One client keeps five thousand leases alive for ten beats; nothing is lost."""
     told: list[str] = []
-    store = CountingStore()
+    store, threads = CountingStore(), threading.active_count()
     with Locks(store, ttl=8, on_event=lambda event: told.append(type(event).__name__)) as locks:
         leases = [locks.acquire(f"k{number}") for number in range(5000)]
         acquired = store.swaps
         until(lambda: store.swaps - acquired >= 50_000, 90)
         assert all(lease.held for lease in leases)
         assert set(told) == {"Acquired"}
-        assert threading.active_count() < 20
+        assert threading.active_count() < threads + 10
     assert max(store.batches) > 1  # they go together where the store can
 
 

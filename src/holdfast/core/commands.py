@@ -127,12 +127,14 @@ class Decision(Discreet, frozen=True, gc=False):
 class Stamp(Struct, frozen=True, gc=False):
     """What is new with every write: the time (its upper bound) and a nonce.
 
-    `clocked` is False when the time is not the store's but only the client's guess.
+    `clocked` is False when the time is not the store's but only the client's guess. `reached`
+    is what the store's clock has surely shown already, the floor of a new fence.
     """
 
     at: Micros
     beat: str
     clocked: bool = True
+    reached: Micros | None = None  # None: as much as `at`
 
     def expiry(self, ttl: Micros) -> Micros:
         """The `expires_at` of a party written now; 0 where the store has no clock."""

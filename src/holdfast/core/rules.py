@@ -16,8 +16,9 @@ Rules:
         shared            yes    yes      no                      no
         counted           yes    no       while fewer than limit  no
 
- 3. A grant's fence is larger than every fence before it on this key, and at least the
-    store's clock in microseconds, so that it goes on growing when the record was lost.
+ 3. A grant's fence is larger than every fence before it on this key, and at least what the
+    store's clock has surely reached, in microseconds; but never ahead of that clock. So it
+    goes on growing when the record was lost.
  4. Only a live token renews, frees or offers. Freeing is by token alone.
  5. Renewing sets the expiry and never brings it closer: another party of a shared lease
     may rely on the later one.
@@ -53,7 +54,7 @@ from holdfast.core.commands import (
     Take,
     Wake,
 )
-from holdfast.core.records import Holder, Micros, Record, Waiter
+from holdfast.core.records import Holder, Record, Waiter
 
 Party: TypeAlias = Holder | Waiter
 Dead: TypeAlias = Callable[[Party], bool]
@@ -72,10 +73,10 @@ def decide(command: Command, record: Record, dead: Dead, stamp: Stamp) -> Decisi
 # --- the questions that the rules are made of ---------------------------------------------
 
 
-def next_fence(record: Record, at: Micros) -> int:
-    """Rule 3. The floor is the upper bound of the clock, not some reading of it: a reading
-    may be old, and larger fences may have been given and lost since."""
-    return max(record.fence + 1, at)
+def next_fence(record: Record, stamp: Stamp) -> int:
+    """Rule 3."""
+    reached = stamp.at if stamp.reached is None else stamp.reached
+    return max(record.fence + 1, reached)
 
 
 def fits_beside(claim: Claim | Waiter, before: Sequence[Party]) -> bool:
@@ -163,7 +164,7 @@ def _grant(
     queue: tuple[Waiter, ...],
     stamp: Stamp,
 ) -> Decision:
-    fence = next_fence(record, stamp.at)
+    fence = next_fence(record, stamp)
     holder = Holder(
         claim.token,
         fence,
@@ -271,7 +272,7 @@ def _take(take: Take, record: Record, dead: Dead, stamp: Stamp) -> Decision:
     offered: Holder | None = find(record.holders, take.ticket)
     if offered is None or not offered.offered or dead(offered):
         return Decision(NotHeld())
-    fence = next_fence(record, stamp.at)
+    fence = next_fence(record, stamp)
     taken = Holder(
         take.token,
         fence,
@@ -296,7 +297,7 @@ def _evict(evict: Evict, record: Record, dead: Dead, stamp: Stamp) -> Decision:
     if not out:
         return Decision(Evicted(()))
     holders = tuple(h for h in record.holders if h not in out)
-    left = Record(next_fence(record, stamp.at), holders, record.queue, stamp.at)
+    left = Record(next_fence(record, stamp), holders, record.queue, stamp.at)
     return Decision(Evicted(out), left, next_up(left))
 
 

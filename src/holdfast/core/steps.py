@@ -118,7 +118,10 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             now = view.got
             at = witness.store_time(now)
         beat = attempt.take_beat() or (yield from Draw(BEAT_BYTES))
-        stamp = Stamp(at, beat) if at is not None else Stamp((yield from WALL), beat, clocked=False)
+        if at is not None:
+            stamp = Stamp(at, beat, True, witness.reached(now))
+        else:
+            stamp = Stamp((yield from WALL), beat, clocked=False)
         record = view.record
         dead = witness.dead(key, view.now, now) if record.holders or record.queue else rules.nobody
         decision = rules.decide(command, record, dead, stamp)
@@ -178,7 +181,7 @@ def _script_steps(
         attempt.touched, attempt.unsettled = touched_before, False
         raise
     attempt.unsettled = False
-    witness.read_clock(applied.now, now)
+    witness.read_clock(applied.now, now, got)
     return applied.verdict, View(EMPTY, applied.version, applied.now, got)
 
 
@@ -255,7 +258,7 @@ def _renewed_by_script(
         return outcome
     if isinstance(outcome, Exception):
         return OutcomeUnknown(f"The renewal failed in an unforeseen way: {outcome!r}")
-    witness.read_clock(outcome.now, min(attempt.sent.values()))
+    witness.read_clock(outcome.now, min(attempt.sent.values()), got)
     try:
         _renewed(hold, attempt, outcome.verdict, got)
     except LeaseLost as lost:

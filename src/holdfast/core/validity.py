@@ -13,7 +13,10 @@ record expires, and each client's own monotonic one. What ties them together:
  4. Where a store has no clock, a party is dead when its (token, beat) was seen unchanged
     for its whole ttl, counted from *after* the reply that first showed it: its own
     deadline counts from before the request that wrote it, so it has passed.
- 5. Clocks run at slightly different rates, by at most 1 in `RATE`.
+ 5. In the same way the store shows at least `S.earliest + (m - m1)` when the answer came at
+    `m1`: `Reading.lower`. That is the floor of a fence, which must be recent but never ahead
+    of the clock: if the record were lost, the next fence could be smaller.
+ 6. Clocks run at slightly different rates, by at most 1 in `RATE`.
 """
 
 from __future__ import annotations
@@ -38,10 +41,12 @@ def deadline(sent: Micros, ttl: Micros) -> Micros:
 
 
 class Reading(Struct, frozen=True, gc=False):
-    """A reading of the store's clock, and when the request that brought it was sent."""
+    """A reading of the store's clock: when the request that brought it was sent, and when
+    the answer came."""
 
     now: Interval
     sent: Micros
+    got: Micros | None = None
 
     def upper(self, m: Micros) -> Micros | None:
         """The latest that the store's clock can show at local time `m`; None if it is too
@@ -50,3 +55,8 @@ class Reading(Struct, frozen=True, gc=False):
         if elapsed > READING_GOOD_FOR:
             return None
         return self.now.latest + elapsed + elapsed // RATE + 1
+
+    def lower(self, m: Micros) -> Micros:
+        """What the store's clock has surely reached at local time `m`."""
+        elapsed = 0 if self.got is None or m < self.got else m - self.got
+        return self.now.earliest + elapsed - elapsed // RATE

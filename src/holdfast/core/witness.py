@@ -49,28 +49,33 @@ class Witness:
 
     # --- the clock ------------------------------------------------------------------------
 
-    def read_clock(self, now: Interval | None, sent: Micros) -> None:
+    def read_clock(self, now: Interval | None, sent: Micros, got: Micros | None = None) -> None:
         """A reply brought the store's time."""
         if now is not None:
-            self.reading = Reading(now, sent)
+            self.reading = Reading(now, sent, got)
 
     def store_time(self, m: Micros) -> Micros | None:
         """The latest that the store's clock can show now; None if it was not read lately."""
         reading = self.reading
         return None if reading is None else reading.upper(m)
 
+    def reached(self, m: Micros) -> Micros | None:
+        """What the store's clock has surely reached by now."""
+        reading = self.reading
+        return None if reading is None else reading.lower(m)
+
     # --- records --------------------------------------------------------------------------
 
     def saw(self, key: str, entry: Entry, sent: Micros, got: Micros) -> View:
         """A reply showed a record."""
-        self.read_clock(entry.now, sent)
+        self.read_clock(entry.now, sent, got)
         self._observe(key, entry.record, entry.now, got)
         return View(entry.record, entry.version, entry.now, got)
 
     def wrote(self, key: str, view: View, sent: Micros) -> None:
         """A swap of ours was done: the next one can go without a load."""
         if view.now is not None:
-            self.reading = Reading(view.now, sent)
+            self.reading = Reading(view.now, sent, view.got)
         views = self._views
         if key not in views and len(views) >= REMEMBERED_KEYS:
             _drop_oldest(views)

@@ -77,8 +77,8 @@ def _no_margin_for_clock_rates() -> Iterator[Patches]:
 def _a_date_clock_taken_as_exact() -> Iterator[Patches]:
     original = Witness.read_clock
 
-    def read_clock(self: Witness, now: Interval | None, sent: int) -> None:
-        original(self, now and Interval(now.earliest, now.earliest), sent)
+    def read_clock(self: Witness, now: Interval | None, sent: int, got: int | None = None) -> None:
+        original(self, now and Interval(now.earliest, now.earliest), sent, got)
 
     yield patch.object(Witness, "read_clock", read_clock)
 
