@@ -59,11 +59,11 @@ def test_cap_on_beats() -> None:
     with Locks(store, ttl=3, beats_per_second=40) as locks:
         leases = [locks.acquire(f"k{number}") for number in range(30)]
         before, started = store.swaps, time.monotonic()
-        time.sleep(3.5)
+        time.sleep(2.5)
         rate = (store.swaps - before) / (time.monotonic() - started)
         assert rate <= 42
         assert all(lease.held for lease in leases)
-        assert store.swaps > before + 60
+        assert store.swaps > before + 40
 
 
 def test_a_blocking_callback_holds_nobody_up() -> None:
