@@ -61,8 +61,12 @@ class Lock(LockState, redis.asyncio.lock.Lock):
         In redis-py's asyncio lock `sleep` is no argument of `acquire`; here it comes last.
         """
         wanting = self._wanting(sleep, blocking, blocking_timeout, token)
+        cancelled_before = _cancellations()
         try:
             since = await self._run(acquire_calls(wanting))
+            if _cancellations() > cancelled_before:
+                # redis-py takes a cancellation for a time-out, and so it was tried again.
+                raise asyncio.CancelledError
         except UNSURE:
             self._went_silent(wanting)
             raise
@@ -209,3 +213,9 @@ def _renew(
     except TimeoutError:
         future.cancel()
         raise
+
+
+def _cancellations() -> int:
+    """How often the running task was asked to stop."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
