@@ -54,7 +54,7 @@ from holdfast.core.commands import (
     Take,
     Wake,
 )
-from holdfast.core.records import Holder, Record, Waiter
+from holdfast.core.records import Holder, Micros, Record, Waiter
 
 Party: TypeAlias = Holder | Waiter
 Dead: TypeAlias = Callable[[Party], bool]
@@ -73,10 +73,9 @@ def decide(command: Command, record: Record, dead: Dead, stamp: Stamp) -> Decisi
 # --- the questions that the rules are made of ---------------------------------------------
 
 
-def next_fence(record: Record, stamp: Stamp) -> int:
+def next_fence(record: Record, at: Micros) -> int:
     """Rule 3."""
-    reached = stamp.at if stamp.reached is None else stamp.reached
-    return max(record.fence + 1, reached)
+    return max(record.fence + 1, at)
 
 
 def fits_beside(claim: Claim | Waiter, before: Sequence[Party]) -> bool:
@@ -164,7 +163,7 @@ def _grant(
     queue: tuple[Waiter, ...],
     stamp: Stamp,
 ) -> Decision:
-    fence = next_fence(record, stamp)
+    fence = next_fence(record, stamp.floor())
     holder = Holder(
         claim.token,
         fence,
@@ -272,7 +271,7 @@ def _take(take: Take, record: Record, dead: Dead, stamp: Stamp) -> Decision:
     offered: Holder | None = find(record.holders, take.ticket)
     if offered is None or not offered.offered or dead(offered):
         return Decision(NotHeld())
-    fence = next_fence(record, stamp)
+    fence = next_fence(record, stamp.floor())
     taken = Holder(
         take.token,
         fence,
@@ -297,7 +296,7 @@ def _evict(evict: Evict, record: Record, dead: Dead, stamp: Stamp) -> Decision:
     if not out:
         return Decision(Evicted(()))
     holders = tuple(h for h in record.holders if h not in out)
-    left = Record(next_fence(record, stamp), holders, record.queue, stamp.at)
+    left = Record(next_fence(record, stamp.floor()), holders, record.queue, stamp.at)
     return Decision(Evicted(out), left, next_up(left))
 
 
