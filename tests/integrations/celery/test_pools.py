@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 
 from tests.integrations.celery import app as tasks
@@ -24,8 +22,6 @@ def test_threads(world: World, item: str) -> None:
 @pytest.mark.parametrize("pool", ["gevent", "eventlet"])
 def test_greenlets_are_refused_at_the_start(world: World, item: str, pool: str) -> None:
     """A worker with green threads does not start, and says what to use instead."""
-    if importlib.util.find_spec(pool) is None:
-        pytest.skip(f"{pool} is not installed")
     worker = world.worker(pool=pool, name=item, queue=item)
     try:
         assert worker.wait() != 0
