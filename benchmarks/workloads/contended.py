@@ -1,0 +1,82 @@
+"""Many processes that want one key."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from benchmarks.crew import crew, together
+from benchmarks.harness import Column, Figures, Scale, Turn, Workload
+from benchmarks.peers import Peer
+from benchmarks.peers.base import Entrant
+
+CONTENDERS = 8
+WORK_S = 0.001
+
+
+class Contended(Workload):
+    """Throughput, fairness and the longest wait."""
+
+    name = "contended"
+    title = f"{CONTENDERS} processes, one key"
+    about = (
+        "Each process takes the lock, works for a millisecond, frees it, and works for another "
+        "millisecond without it. The share is what the luckiest process got, as a multiple of "
+        "what the one in the middle got; a library whose waiters sleep lets few of them in."
+    )
+    columns = (
+        Column("per_s", "locks a second", "more", digits=0),
+        Column("share", "largest share ÷ median"),
+        Column("longest_ms", "longest wait, ms", stat="worst", digits=0),
+        Column("cpu_us", "CPU of the clients a lock, µs", digits=0),
+    )
+    size_name = "contenders"
+    processes = True
+
+    def sizes(self, scale: Scale, store: str) -> tuple[int, ...]:
+        return scale.contenders
+
+    def main_size(self, sizes: Iterable[int]) -> int:
+        return CONTENDERS if CONTENDERS in sizes else max(sizes)
+
+    def rounds(self, scale: Scale, size: int) -> int:
+        return scale.long_rounds if size == CONTENDERS else 1
+
+    @contextmanager
+    def open(self, entrant: Entrant, size: int, scale: Scale) -> Iterator[Turn]:
+        def turn() -> Figures:
+            # New processes for each turn: sixty-four for every contestant at once are too many.
+            with crew(entrant, size) as workers:
+                key, seconds = f"contended/{size}", scale.long_turn_s
+                together(workers, contend, key, 0.02)  # so that all have made their connections
+                return _figures(together(workers, contend, key, seconds), seconds)
+
+        yield turn
+
+
+def contend(peer: Peer, starts_at: float, key: str, seconds: float) -> tuple[int, float, float]:
+    """In a process: how many locks it got, its longest wait, and its processor time."""
+    got, longest = 0, 0.0
+    time.sleep(max(0.0, starts_at - time.monotonic()))
+    cpu, ends_at = time.process_time(), starts_at + seconds
+    while (asked := time.monotonic()) < ends_at:
+        with peer.lock(key):
+            now = time.monotonic()
+            longest = max(longest, now - asked)
+            got += now < ends_at
+            time.sleep(WORK_S)
+        time.sleep(WORK_S)
+    return got, longest, time.process_time() - cpu
+
+
+def _figures(found: list[tuple[int, float, float]], seconds: float) -> Figures:
+    counts = [got for got, _, _ in found]
+    total = max(1, sum(counts))
+    return {
+        "per_s": sum(counts) / seconds,
+        "share": max(counts) / max(1.0, statistics.median(counts)),
+        "longest_ms": max(longest for _, longest, _ in found) * 1e3,
+        "cpu_us": sum(cpu for _, _, cpu in found) / total * 1e6,
+    }
