@@ -34,13 +34,13 @@ class Scale:
 
 
 FULL = Scale(
-    "full", rounds=11, turn_s=0.06, long_rounds=3, long_turn_s=1.0, hand_overs=40,
-    contenders=(1, 2, 4, 8, 16, 32, 64), leases=(1, 10, 100, 1000, 10_000), ttl_s=30.0,
+    "full", rounds=11, turn_s=0.06, long_rounds=3, long_turn_s=0.8, hand_overs=30,
+    contenders=(1, 4, 8, 16, 64), leases=(1, 10, 100, 1000, 10_000), ttl_s=30.0,
     listed=(10_000, 100_000),
 )  # fmt: skip
 QUICK = Scale(
-    "quick", rounds=5, turn_s=0.02, long_rounds=1, long_turn_s=0.25, hand_overs=5,
-    contenders=(8,), leases=(100, 1000), ttl_s=3.0, listed=(1000, 10_000),
+    "quick", rounds=5, turn_s=0.01, long_rounds=1, long_turn_s=0.25, hand_overs=3,
+    contenders=(8,), leases=(300,), ttl_s=2.0, listed=(1000, 5000),
 )  # fmt: skip
 TINY = Scale(
     "tiny", rounds=2, turn_s=0.001, long_rounds=1, long_turn_s=0.05, hand_overs=2,
@@ -149,7 +149,11 @@ class Workload(ABC):
     def run(self, entrants: Sequence[Entrant], scale: Scale) -> Iterator[Row]:
         """Measure all, in turns."""
         for size in self.sizes(scale, entrants[0].place.store):
-            yield from self._race(entrants, size, scale)
+            yield from self._race(self.at(size, entrants), size, scale)
+
+    def at(self, size: int, entrants: Sequence[Entrant]) -> Sequence[Entrant]:
+        """Who takes part at this size."""
+        return entrants
 
     def _race(self, entrants: Sequence[Entrant], size: int, scale: Scale) -> Iterator[Row]:
         with ExitStack() as stack:

@@ -15,10 +15,13 @@ HEAD = """\
 # Benchmarks
 
 Holdfast beside the other lock libraries for Python, in one run on one machine, over loopback.
-This page was written by `python -m benchmarks` (`make bench`); run it on yours. Contestants take
-turns, round by round, so that a noisy machine hits all alike; a figure is the median of the
-rounds, with half the distance between the quartiles as its spread. The last column says how many
-times as good as the others we are in the first one: below 1× they are better.
+This page was written by `make bench`; run it on your machine. (`python -m benchmarks --quick`
+takes a minute, `python -m benchmarks redis pair` is a part, `--list` names the parts, and
+`benchmarks/peers/` shows how to add a library in a dozen lines.)
+
+Contestants take turns, round by round, so that a noisy machine hits all alike; a figure is the
+median of the rounds, with half the distance between the quartiles as its spread. The last column
+says how many times as good as the others we are in the first one: below 1× they are better.
 """
 
 

@@ -80,17 +80,18 @@ class Selection:
             tuple(SITES), tuple(WORKLOADS), (),
         )  # fmt: skip
 
-    def entrants(self, workload: Workload, place: Place) -> list[Entrant]:
+    def entrants(self, workload: Workload, place: Place, scale: Scale) -> list[Entrant]:
         """Who takes part in a workload at a place."""
         if workload.processes and not place.processes:
             return []
         if workload.only and place.store not in workload.only:
             return []
-        return [
-            Entrant(kind, place)
-            for kind in contestants(place.store)
-            if workload.takes(kind) and (not self.contestants or kind.name in self.contestants)
-        ]
+        kinds = [kind for kind in contestants(place.store) if workload.takes(kind)]
+        if self.contestants:
+            kinds = [kind for kind in kinds if kind.name in self.contestants]
+        elif workload.processes and scale.name == "quick":
+            kinds = [kind for kind in kinds if kind.prominent]
+        return [Entrant(kind, place) for kind in kinds]
 
 
 def run(selection: Selection, scale: Scale, say: Callable[[str], Any] = str) -> Results:
@@ -119,7 +120,7 @@ def _on_store(
     try:
         for name in selection.workloads:
             workload = WORKLOADS[name]
-            if entrants := selection.entrants(workload, place):
+            if entrants := selection.entrants(workload, place, scale):
                 began = time.monotonic()
                 yield from workload.run(entrants, scale)
                 say(f"{store:12}{name:12}{time.monotonic() - began:6.1f} s")

@@ -28,6 +28,8 @@ class Contestant(ABC):
     kind: ClassVar[Kind] = "peer"
     # Locks of the same library where a reader does not shut out readers.
     shares: ClassVar[bool] = False
+    # Whether it is in the pictures of how cost grows, and in quick runs of slow workloads.
+    prominent: ClassVar[bool] = True
 
     @abstractmethod
     def __init__(self, place: Place) -> None: ...

@@ -47,6 +47,7 @@ class FileLockReadWrite(Peer):
     name = "filelock ReadWriteLock"
     package = "filelock"
     shares = True
+    prominent = False
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -116,6 +117,7 @@ class Sherlock(Peer):
     stores = ("sqlite",)
     name = "sherlock FileLock"
     package = "sherlock"
+    prominent = False
 
     def __init__(self, place: Place) -> None:
         self._folder = Path(place.folder, "sherlock")
@@ -133,6 +135,7 @@ class Mops(Peer):
     stores = ("sqlite",)
     name = "thds.mops lease"
     package = "thds.mops"
+    prominent = False
 
     def __init__(self, place: Place) -> None:
         self._folder = place.folder

@@ -50,6 +50,7 @@ class Pottery(OnRedis):
 
     name = "pottery Redlock"
     package = "pottery"
+    prominent = False
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
@@ -64,6 +65,7 @@ class Sherlock(OnRedis):
 
     name = "sherlock RedisLock"
     package = "sherlock"
+    prominent = False
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)

@@ -35,6 +35,7 @@ class ToozRedis(Tooz):
     stores = ("redis",)
     name = "tooz redis"
     url = "redis://127.0.0.1:{port}"
+    prominent = False
 
 
 class ToozFile(Tooz):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from benchmarks.crew import crew, together
@@ -40,6 +40,11 @@ class Contended(Workload):
 
     def main_size(self, sizes: Iterable[int]) -> int:
         return CONTENDERS if CONTENDERS in sizes else max(sizes)
+
+    def at(self, size: int, entrants: Sequence[Entrant]) -> Sequence[Entrant]:
+        if size == CONTENDERS:
+            return entrants
+        return [entrant for entrant in entrants if entrant.contestant.prominent]
 
     def rounds(self, scale: Scale, size: int) -> int:
         return scale.long_rounds if size == CONTENDERS else 1
