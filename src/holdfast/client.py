@@ -12,7 +12,7 @@ from holdfast.core import events
 from holdfast.core.acquiring import Terms
 from holdfast.core.commands import Claim, Free, Offer, Renew, Take
 from holdfast.core.events import Event
-from holdfast.core.holds import Attempt, Care, Hold
+from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold
 from holdfast.core.records import SECOND, Holder, Micros, anonymous
 from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, renew_many_steps, renew_steps
 from holdfast.core.tickets import Ticket, seal, unseal
@@ -207,9 +207,7 @@ class Client:
         if not hold.care.may_release:
             self.ended(hold, "Left")
             return None
-        attempt = Attempt(hold.key, Free(hold.token))
-        attempt.touched = True
-        return attempt
+        return Attempt(hold.key, Free(hold.token), NO_BEAT, touched=True)
 
     def finish_release(self, hold: Hold, freed: bool) -> None:
         """Tell how the release went."""
@@ -226,8 +224,7 @@ class Client:
         self._check_may_end(hold)
         wait = hold.ttl if ttl is None else options.check_ttl(ttl)
         ticket = Ticket(hold.key, urandom(TOKEN_BYTES).hex(), hold.fence, hold.ttl)
-        attempt = Attempt(hold.key, Offer(hold.token, ticket.token, wait))
-        attempt.touched = True
+        attempt = Attempt(hold.key, Offer(hold.token, ticket.token, wait), touched=True)
         if not self.keeper.end(hold, "handed over"):
             self.check_held(hold)
         return attempt, seal("hand-over", ticket)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.commands import Granted
-from holdfast.core.holds import Care, Hold
+from holdfast.core.holds import Care, Hold, hold_of
 from holdfast.core.keeper import STALE_TIMERS, Keeper
 from holdfast.core.records import SECOND, Holder
 
@@ -21,7 +21,7 @@ PERIOD = TTL // 3
 def hold(name: str = "t", at: int = 0, ttl: int = TTL, care: Care | None = None) -> Hold:
     """A hold that was granted at this time."""
     holder = Holder(name, 1, "o", "exclusive", ttl, 0, 0, "b")
-    return Hold("k", Granted(holder), at, care or Care())
+    return hold_of("k", Granted(holder), at, care or Care())
 
 
 class World:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from holdfast.core.commands import Blocked, Claim, Free, Granted, Mismatch
 from holdfast.core.effects import NOW, Draw, Emit, Keep, Sleep, Steps, Wait
 from holdfast.core.events import StoreTrouble, Waiting
-from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold
+from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold, hold_of
 from holdfast.core.records import SECOND, Holder, Micros, anonymous
 from holdfast.core.rules import Party
 from holdfast.core.steps import (
@@ -68,29 +68,33 @@ class Terms(Struct, frozen=True, gc=False):
         return now if self.fair and self.timeout != 0 else None
 
 
-class _Wait:
+class _Wait(Struct, eq=False):
     """Where one claim stands while it is not yet granted."""
 
+    attempt: Attempt
+    claim: Claim
+    terms: Terms
+    started: Micros
+    announce_at: Micros | None
     trouble_since: Micros | None = None
     pause: Micros = FIRST_PAUSE
     told: tuple[int, ...] | None = None  # the fences of the holders told of last
 
-    def __init__(self, attempt: Attempt, terms: Terms, started: Micros, now: Micros) -> None:
-        self.attempt = attempt
-        self.claim: Claim = attempt.command  # type: ignore[assignment]
-        self.started = started
-        self.ends_at = None if terms.timeout is None else started + terms.timeout
-        self.announce_at = terms.announce_at(now)
-
     def claim_at(self, now: Micros) -> Claim:
         """The claim to send at this moment: from some time on it asks for a place in line."""
-        if not self.claim.queue and self.announce_at is not None and now >= self.announce_at:
+        if self.announce_at is not None and now >= self.announce_at and not self.claim.queue:
             patience = min(self.claim.ttl, PATIENCE)
             self.claim = replace(self.claim, queue=True, patience=patience)
         return self.claim
 
+    @property
+    def ends_at(self) -> Micros | None:
+        timeout = self.terms.timeout
+        return None if timeout is None else self.started + timeout
+
     def out_of_time(self, now: Micros) -> bool:
-        return self.ends_at is not None and now >= self.ends_at
+        ends_at = self.ends_at
+        return ends_at is not None and now >= ends_at
 
     def waiting(self, blocked: Blocked, now: Micros, frees_at: Micros | None) -> Waiting:
         """What to tell whoever listens."""
@@ -115,7 +119,9 @@ def acquire_steps(
 
     `now` is the own clock's time; the timeout counts from `started`, or else from now.
     """
-    wait = _Wait(attempt, terms, now if started is None else started, now)
+    claim: Claim = attempt.command  # type: ignore[assignment]
+    started = now if started is None else started
+    wait = _Wait(attempt, claim, terms, started, terms.announce_at(now))
     while True:
         try:
             verdict, view = yield from apply_steps(witness, attempt, wait.claim_at(now), now)
@@ -125,8 +131,8 @@ def acquire_steps(
             continue
         now = view.got
         if type(verdict) is Granted:
-            hold = Hold(attempt.key, verdict, attempt.sent[verdict.holder.beat], terms.care)
-            hold.waited = now - wait.started
+            hold = hold_of(attempt.key, verdict, attempt.sent[verdict.holder.beat], terms.care)
+            hold.waited = now - started
             if hold.valid(now):
                 return hold
             yield from _give_back_steps(witness, wait, now)

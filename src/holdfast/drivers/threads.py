@@ -102,19 +102,17 @@ class ThreadDriver:
     def run(self, steps: Steps[R]) -> R:
         """Run to the end. An interrupt ends the steps where they stand."""
         handlers = self._handlers
-        answer: Any = None
-        trouble: Exception | None = None
         try:
+            effect = steps.send(None)
             while True:
                 try:
-                    effect = steps.send(answer) if trouble is None else steps.throw(trouble)
-                except StopIteration as done:
-                    return done.value  # type: ignore[no-any-return]
-                answer = trouble = None
-                try:
                     answer = handlers[type(effect)](effect)
-                except Exception as exc:
-                    trouble = exc
+                except Exception as trouble:
+                    effect = steps.throw(trouble)
+                else:
+                    effect = steps.send(answer)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
         finally:
             steps.close()
 
