@@ -56,6 +56,7 @@ class Client:
         beats_per_second = options.check_cap(beats_per_second)
         self.store = store
         self.facts = store.facts
+        self.max_key_bytes = store.facts.max_key_bytes
         self.owner = options.default_owner() if owner is None else options.check_owner(owner)
         self.ttl = options.check_ttl(ttl)
         self.store_patience = options.micros(store_patience, "store_patience")
@@ -102,8 +103,9 @@ class Client:
     ) -> Attempt:  # fmt: skip
         """A checked claim with a token of its own."""
         self.check_usable()
-        checked_mode, checked_limit = options.check_mode(mode, limit)
+        options.check_key(key, self.max_key_bytes)
         drawn = urandom(TOKEN_BYTES + BEAT_BYTES).hex()
+        checked_mode, checked_limit = options.check_mode(mode, limit)
         claim = Claim(
             drawn[: 2 * TOKEN_BYTES],
             self.owner if owner is None else options.check_owner(owner),
@@ -112,8 +114,7 @@ class Client:
             checked_limit,
             {} if note is None else options.check_note(note),
         )
-        checked_key = options.check_key(key, self.facts.max_key_bytes)
-        return Attempt(checked_key, claim, drawn[2 * TOKEN_BYTES :])
+        return Attempt(key, claim, drawn[2 * TOKEN_BYTES :])
 
     def terms(
         self, timeout: Seconds | None, fair: bool | None, keep: bool, max_hold: Seconds | None

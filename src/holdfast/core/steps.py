@@ -127,18 +127,17 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
         record = view.record
         dead = witness.dead(key, view.now, now) if record.holders or record.queue else rules.nobody
         decision = rules.decide(command, record, dead, stamp)
-        if not proven and (
-            decision.record is None or type(decision.verdict) not in _PROVEN_BY_SWAP
-        ):
+        verdict, new = decision.verdict, decision.record
+        if not proven and (new is None or type(verdict) not in _PROVEN_BY_SWAP):
             view = None
             continue
-        if decision.record is None:
-            return decision.verdict, view
+        if new is None:
+            return verdict, view
         touched_before = attempt.touched
         attempt.sent[beat] = now
         attempt.touched = attempt.unsettled = True
         try:
-            outcome, got = yield from Swap(key, view.version, decision.record, decision.wake)
+            outcome, got = yield from Swap(key, view.version, new, decision.wake)
         except OutcomeUnknown:
             attempt.doubted = True
             witness.forget(key)
@@ -153,9 +152,9 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             raise
         attempt.unsettled = False
         if isinstance(outcome, Swapped):
-            view = View(decision.record, outcome.version, outcome.now, got)
+            view = View(new, outcome.version, outcome.now, got)
             witness.wrote(key, view, now)
-            return decision.verdict, view
+            return verdict, view
         attempt.touched = touched_before or attempt.shows_in(outcome.entry.record)
         witness.forget(key)
         view, proven = _view(witness, key, outcome.entry, now, got), True

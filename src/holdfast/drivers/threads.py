@@ -44,7 +44,7 @@ Handlers = dict[type, Callable[[Any], Any]]
 def local_handlers(emit: Callable[[Event], None], keep: Callable[[Hold], None]) -> Handlers:
     """The effects that need no store, and that no driver has to wait for."""
     return {
-        Now: clock.answer,
+        Now: clock.monotonic,
         Wall: lambda effect: clock.wall(),
         Draw: lambda effect: urandom(effect.size).hex(),
         Emit: lambda effect: emit(effect.event),
