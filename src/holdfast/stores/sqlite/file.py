@@ -25,7 +25,9 @@ from holdfast.stores.queries import read_queries
 
 APPLICATION_ID = 0x484F4C44  # "HOLD", in the file's header
 SCHEMA = 1
-# A checkpoint waits for the disk, so there is one in a few thousand writes (16 MiB).
+# Every write puts one page into the log: small ones are faster.
+PAGE_BYTES = 1024
+# A checkpoint waits for the disk, so there is one in a few thousand writes (4 MiB).
 CHECKPOINT_PAGES = 4000
 SQL = read_queries(Path(__file__).with_name("queries.sql"))
 
@@ -48,9 +50,10 @@ class Connection:
     def run(
         self, sql: str, values: tuple[Any, ...] = (), *, writing: bool = False
     ) -> sqlite3.Cursor:
-        """Execute one statement, and wait while another process writes. Errors are ours."""
+        """Execute one statement, and wait while another process writes. Errors are ours.
+        The cursor is good until the next call."""
         try:
-            return self._sqlite.execute(sql, values)
+            return self._cursor.execute(sql, values)
         except sqlite3.Error as exc:
             if self._paused:
                 self._resume()
@@ -88,6 +91,7 @@ class Connection:
             )  # fmt: skip
         except sqlite3.Error as exc:
             raise self.trouble(exc, writing=False) from exc
+        self._cursor = self._sqlite.cursor()
         self._paused = False
         self.run("PRAGMA synchronous = NORMAL")
         self.run(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
@@ -101,7 +105,7 @@ class Connection:
             time.sleep(random.uniform(nap / 2, nap))
             nap = min(nap * 1.5, _LONGEST_NAP_S)
             try:
-                return self._sqlite.execute(sql, values)
+                return self._cursor.execute(sql, values)
             except sqlite3.OperationalError as exc:
                 if _code(exc) not in _BUSY or time.monotonic() > ends_at:
                     raise
@@ -150,6 +154,7 @@ def check_header(path: Path) -> None:
 def prepare(path: Path, connection: Connection) -> None:
     """Create our tables in a new file; refuse what is not ours."""
     if not _is_ours(path, connection):
+        connection.run(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.run("PRAGMA journal_mode = WAL")
         connection.run("BEGIN IMMEDIATE")
         try:

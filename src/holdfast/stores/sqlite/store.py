@@ -99,10 +99,9 @@ class SQLiteStore(RingingStore):
             sql, values = _statement(key, version, raw, written, wake)
             if self._connection.run(sql, values, writing=True).rowcount != 1:
                 return Conflict(self._load(key))
-            after = self._clock.now()
         if wake:
             self._watch.sleepers.wake(key, wake)
-        return Swapped(None if raw is None else written, Interval(after, after))
+        return Swapped(None if raw is None else written, Interval(now, now))
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
         """One SELECT on the primary key."""
@@ -174,7 +173,7 @@ class SQLiteStore(RingingStore):
 def _statement(
     key: str, version: Version, raw: str | None, written: int, wake: Wake
 ) -> tuple[str, tuple[Any, ...]]:
-    turn = 0 if wake == NOBODY else 1
+    turn = 1 if wake else 0
     if raw is None:
         return _DELETE, (key, version)
     if version is None:
