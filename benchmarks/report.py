@@ -7,6 +7,7 @@ from pathlib import Path
 from benchmarks import history, plots
 from benchmarks.compare import advantage
 from benchmarks.harness import Column, Row, Workload
+from benchmarks.peers import Contestant, contestants
 from benchmarks.run import Results
 from benchmarks.targets import verdicts
 from benchmarks.workloads import WORKLOADS
@@ -54,7 +55,7 @@ def tables(results: Results, worse: list[str]) -> str:
     """All tables."""
     parts = [_worse(worse), _targets(results)]
     parts += [_workload(results, workload) for workload in WORKLOADS.values()]
-    parts += [_absent(results)]
+    parts += [_absent(results), _who(results)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -113,6 +114,21 @@ def _cell(row: Row, column: Column) -> str:
 
 def _cells(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
+
+
+def _who(results: Results) -> str:
+    """What each contestant is, in the words of its class."""
+    seen = {(row.store, row.contestant) for row in results.rows}
+    lines = []
+    for kind in contestants():
+        stores = [store for store in kind.stores if (store, kind.name) in seen]
+        if stores:
+            lines.append(f"- **{kind.name}** ({', '.join(stores)}): {_words(kind)}")
+    return "\n".join(["## Who is who", "", *lines])
+
+
+def _words(kind: type[Contestant]) -> str:
+    return " ".join((kind.__doc__ or "").split())
 
 
 def _absent(results: Results) -> str:

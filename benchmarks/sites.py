@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
+
+import holdfast
 
 
 @dataclass(frozen=True)
@@ -24,11 +28,15 @@ class Place:
     folder: str = ""
     engine: str = ""  # its name and version, for people
     processes: bool = True  # whether several processes can use it
+    environment: dict[str, str] = field(default_factory=dict)  # for whoever connects to it
 
     def at(self, port: int) -> Place:
         """The same through another port, where somebody listens in."""
         return replace(self, url=self.url.replace(f":{self.port}", f":{port}"), port=port)
 
+
+# An emulator in Java or JavaScript has enough to do with a part of what the others get.
+EMULATED = frozenset({"dynamodb", "az"})
 
 Site = Callable[[], AbstractContextManager[Place]]
 
@@ -73,12 +81,52 @@ def mysql() -> Iterator[Place]:
         yield Place("mysql", server.url(), server.port, engine=engine)
 
 
+@contextmanager
+def dynamodb() -> Iterator[Place]:
+    """AWS's own local server."""
+    with _engine("tests.engines.dynamodb", "DynamoDBLocal") as server:
+        credentials = import_module("tests.engines.dynamodb").CREDENTIALS
+        # All processes are on one machine with one clock.
+        options = f"endpoint_url=http://127.0.0.1:{server.port}&clock_margin_s=0"
+        engine = f"DynamoDB Local ({server.npm[0].name} {server.npm[0].version})"
+        place = Place("dynamodb", f"dynamodb://Locks?{options}", server.port, engine=engine)
+        place = replace(place, environment=credentials)
+        os.environ.update(credentials)
+        with holdfast.connect(place.url) as locks:
+            locks.setup()
+        yield place
+
+
+@contextmanager
+def azure() -> Iterator[Place]:
+    """Azurite, Microsoft's emulator of its blob service."""
+    with _engine("tests.engines.azurite", "Azurite") as server:
+        server.create_container("locks")
+        module = import_module("tests.engines.azurite")
+        options = (
+            f"account_name={module.ACCOUNT}&account_key={quote(module.ACCOUNT_KEY, safe='')}"
+            f"&endpoint={server.endpoint}&clock_skew_s=0"
+        )
+        engine = f"Azurite {server.npm[0].version}"
+        yield Place("az", f"az://locks/bench?{options}", server.port, engine=engine)
+
+
+@contextmanager
+def directory() -> Iterator[Place]:
+    """A directory of this machine, as a blob store."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+        yield Place("file", f"file://{folder}/locks", folder=folder, engine="a directory")
+
+
 SITES: dict[str, Site] = {
     "memory": memory,
     "sqlite": sqlite,
     "redis": redis,
     "postgresql": postgresql,
     "mysql": mysql,
+    "dynamodb": dynamodb,
+    "az": azure,
+    "file": directory,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator
 from contextlib import (
@@ -79,6 +80,7 @@ class Entrant:
     @contextmanager
     def peer(self) -> Iterator[Peer]:
         """Opened, until the block ends."""
+        os.environ.update(self.place.environment)
         peer = self.contestant(self.place)
         assert isinstance(peer, Peer)
         try:
@@ -89,6 +91,7 @@ class Entrant:
     @asynccontextmanager
     async def async_peer(self) -> AsyncIterator[AsyncPeer]:
         """The same in an event loop."""
+        os.environ.update(self.place.environment)
         peer = self.contestant(self.place)
         assert isinstance(peer, AsyncPeer)
         await peer.open()

@@ -132,7 +132,7 @@ class Mops(Peer):
     """mops, which leases by writing to a blob and looking whether it stayed; best effort.
     Its Azure store speaks the Data Lake API that no emulator has, so it is here on files."""
 
-    stores = ("sqlite",)
+    stores = ("file",)
     name = "thds.mops lease"
     package = "thds.mops"
     prominent = False

@@ -11,9 +11,11 @@ from benchmarks.crew import crew, together
 from benchmarks.harness import Column, Figures, Scale, Turn, Workload
 from benchmarks.peers import Peer
 from benchmarks.peers.base import Entrant
+from benchmarks.sites import EMULATED
 
 CONTENDERS = 8
 WORK_S = 0.001
+MOST_EMULATED = 16
 
 
 class Contended(Workload):
@@ -36,7 +38,8 @@ class Contended(Workload):
     processes = True
 
     def sizes(self, scale: Scale, store: str) -> tuple[int, ...]:
-        return scale.contenders
+        most = MOST_EMULATED if store in EMULATED else max(scale.contenders)
+        return tuple(size for size in scale.contenders if size <= most)
 
     def main_size(self, sizes: Iterable[int]) -> int:
         return CONTENDERS if CONTENDERS in sizes else max(sizes)

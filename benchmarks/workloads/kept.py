@@ -15,11 +15,9 @@ from benchmarks.crew import crew, locks_of
 from benchmarks.harness import Column, Row, Scale, Turn, Workload, reason, row_of
 from benchmarks.peers import Contestant, Peer
 from benchmarks.peers.base import Entrant
-from benchmarks.sites import Place
+from benchmarks.sites import EMULATED, Place
 from benchmarks.wire import Count, counted
 
-# An emulator in Java or JavaScript takes minutes for ten thousand.
-SLOW = {"dynamodb": 1000, "blob": 1000}
 PAGE_BYTES = resource.getpagesize()
 
 
@@ -46,8 +44,8 @@ class Kept(Workload):
         return contestant.kind == "ours" and issubclass(contestant, Peer)
 
     def sizes(self, scale: Scale, store: str) -> tuple[int, ...]:
-        most = SLOW.get(store, max(scale.leases))
-        return tuple(size for size in scale.leases if size <= most)
+        part = 10 if store in EMULATED else 1
+        return tuple(sorted({max(1, size // part) for size in scale.leases}))
 
     def rounds(self, scale: Scale, size: int) -> int:
         return 1
