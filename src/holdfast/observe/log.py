@@ -16,7 +16,14 @@ def log_event(event: events.Event) -> None:
     """Write one event to the log."""
     level, message = _describe(event)
     if level and logger.isEnabledFor(level):
-        logger.log(level, "%s", message, extra=_extra(event))
+        logger.log(level, "%s", printable(message), extra=_extra(event))
+
+
+def printable(text: str) -> str:
+    """Text by others, without what could move the cursor or forge a line."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def duration(span: Micros) -> str:
