@@ -72,11 +72,14 @@ def _growth(pyplot: Any, results: Results, store: str, folder: Path) -> str:
     for axis, rows in zip(axes[0], panels, strict=True):
         if rows is contended:
             _lines(axis, rows, "per_s", 1)
-            axis.set(xlabel="contenders", ylabel="locks a second", xscale="log", yscale="log")
+            axis.set(xlabel="contenders", ylabel="locks a second", xscale="log", ylim=(0, None))
             axis.legend(fontsize=7, frameon=False)
         else:
             _lines(axis, rows, "core", 100)
             axis.set(xlabel="leases kept alive", ylabel="% of a core", xscale="log", yscale="log")
+        sizes = sorted({row.size for row in rows})
+        axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
+        axis.minorticks_off()
         axis.grid(alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
     figure.suptitle(f"{store}: how cost grows", x=0.02, ha="left", fontweight="bold")
