@@ -11,7 +11,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from holdfast.core.commands import Claim, Command, Free, Granted, Offer, Take
-from holdfast.core.records import Holder, Micros, Record, Waiter
+from holdfast.core.records import Discreet, Holder, Micros, Record, Waiter
 from holdfast.core.validity import deadline
 
 State = Literal["held", "lost", "released", "handed over"]
@@ -30,7 +30,7 @@ class Care(Struct, frozen=True, gc=False):
     may_release: bool = True
 
 
-class Hold(Struct, eq=False, repr_omit_defaults=True):
+class Hold(Discreet, frozen=False, eq=False, gc=True):
     """A grant as its holder knows it. Valid until `deadline` on the own monotonic clock."""
 
     key: str
@@ -92,7 +92,7 @@ def hold_of(key: str, granted: Granted, sent: Micros, care: Care) -> Hold:
     return Hold(key, holder, holder.token, ttl, granted.wanted, sent, sent, ends, care)
 
 
-class Attempt(Struct, eq=False):
+class Attempt(Discreet, frozen=False, eq=False, gc=True):
     """One command on its way, from the first write to the answer."""
 
     key: str

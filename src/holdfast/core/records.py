@@ -31,7 +31,7 @@ Natural = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 
 
-_UNSHOWN = frozenset({"token", "ticket", "beat", "freed", "wake"})
+_UNSHOWN = frozenset({"token", "ticket", "beat", "next_beat", "sent", "freed", "wake"})
 
 
 class Discreet(Struct, frozen=True, gc=False):
