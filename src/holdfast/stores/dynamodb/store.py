@@ -7,7 +7,6 @@ own in an item knows that his write landed, whatever the reply said.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
@@ -22,16 +21,16 @@ from holdfast.stores.dynamodb.connect import (
     new_client,
     options_from_url,
 )
-from holdfast.stores.dynamodb.items import next_version, turn_of
 from holdfast.stores.dynamodb.setup import describe, set_up
 from holdfast.stores.dynamodb.table import Failed, Table
+from holdfast.stores.dynamodb.versions import lets_in, next_version
 from holdfast.stores.poller import Naps, Poller
 from holdfast.stores.wakeups import Ring, RingingStore, Sleeper
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
 
-FIRST_NAP_S = 0.05
+FIRST_NAP_S = 0.1
 
 CAVEATS = (
     "A listing reads the whole table, once for every 500 locks that it shows.",
@@ -45,7 +44,9 @@ class DynamoDBStore(RingingStore):
     def __init__(self, adopted: Adopted) -> None:
         self.options = adopted.options
         self.table = Table(adopted)
-        self._poller = Poller(self._turns, Naps(FIRST_NAP_S, adopted.options.poll_s))
+        self._poller = Poller(
+            self.table.versions, lets_in, Naps(FIRST_NAP_S, adopted.options.poll_s)
+        )
         self.facts = Facts(
             name="dynamodb",
             linearizable=True,
@@ -123,10 +124,6 @@ class DynamoDBStore(RingingStore):
     def unsleep(self, sleeper: Sleeper) -> None:
         """No longer ring."""
         self._poller.discard(sleeper)
-
-    def _turns(self, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
-        versions = self.table.versions(keys)
-        return {key: (version, turn_of(version)) for key, version in versions.items()}
 
     # --- its life ---------------------------------------------------------------------------
 
