@@ -1,0 +1,156 @@
+"""The items of a DynamoDB table, for the drop-ins that keep a lock in one item.
+
+ 1. A write that is refused shows the item that refused it. So whoever finds a nonce of its
+    own there knows that an earlier try landed, though its reply was lost.
+ 2. botocore sends a request again by itself when a reply does not come, and tells so only
+    in the metadata. Then the answer is `doubted`: the first try may have been carried out.
+ 3. Every reply tells the service's time in its `Date` header, to the second. (The real
+    service and moto do so, DynamoDB Local does not.) It is carried on by our own monotonic
+    clock, as `holdfast.core.validity` describes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Any, NamedTuple
+
+from boto3.dynamodb.types import TypeDeserializer
+from botocore.exceptions import ClientError
+
+from holdfast import clock
+from holdfast.core.contract import Interval
+from holdfast.core.records import SECOND, Micros
+from holdfast.core.validity import Reading
+
+Item = dict[str, Any]
+
+_REFUSED = "ConditionalCheckFailedException"
+_plain = TypeDeserializer().deserialize
+
+
+class Condition(NamedTuple):
+    """What must be true of the item for a write to be done."""
+
+    expression: str
+    names: Mapping[str, str] = {}
+    values: Mapping[str, Any] = {}
+
+    def request(self) -> dict[str, Any]:
+        """As arguments of a request; empty ones must be left out."""
+        parts = {
+            "ConditionExpression": self.expression,
+            "ExpressionAttributeNames": dict(self.names),
+            "ExpressionAttributeValues": dict(self.values),
+        }
+        return {name: part for name, part in parts.items() if part}
+
+
+class Answer(NamedTuple):
+    """What became of a write; if it was refused, by which item (None: there is none)."""
+
+    done: bool
+    item: Item | None = None
+    doubted: bool = False
+
+
+class ServiceClock:
+    """The service's time as far as its replies tell."""
+
+    def __init__(self) -> None:
+        self._reading: Reading | None = None
+        self._asked = False
+
+    def hear(self, metadata: Mapping[str, Any], sent: Micros) -> None:
+        """A reply came to a request that was sent at this moment."""
+        self._asked = True
+        now = _date(metadata.get("HTTPHeaders", {}).get("date"))
+        if now is not None:
+            self._reading = Reading(now, sent, clock.monotonic())
+
+    @property
+    def unknown(self) -> bool:
+        """Whether it is worth a request to learn the time: there was none, or long ago."""
+        return not self._asked or (self._reading is not None and self.latest() is None)
+
+    def latest(self) -> Micros | None:
+        """What it shows at most; None if nothing recent tells."""
+        return None if self._reading is None else self._reading.upper(clock.monotonic())
+
+    def earliest(self) -> Micros | None:
+        """What it has surely reached; None if nothing ever told."""
+        return None if self._reading is None else self._reading.lower(clock.monotonic())
+
+
+class Items:
+    """The items of one table, and the clock of its service."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+        self.clock = ServiceClock()
+
+    def get(self, key: Mapping[str, str]) -> Item | None:
+        """The item with this key, as of now."""
+        reply = self._ask(self._table.get_item, Key=dict(key), ConsistentRead=True)
+        item: Item | None = reply.get("Item")
+        return item
+
+    def put(self, key: Mapping[str, str], item: Item, condition: Condition) -> Answer:
+        """Write an item in place of what is there."""
+        return self._write(self._table.put_item, key, condition, Item={**item, **key})
+
+    def update(self, key: Mapping[str, str], change: str, condition: Condition) -> Answer:
+        """Change some of an item's attributes."""
+        return self._write(
+            self._table.update_item, key, condition, Key=dict(key), UpdateExpression=change
+        )
+
+    def delete(self, key: Mapping[str, str], condition: Condition) -> Answer:
+        """Remove an item."""
+        return self._write(self._table.delete_item, key, condition, Key=dict(key))
+
+    def deletes_expired(self, attribute: str) -> bool:
+        """Whether DynamoDB itself removes an item once the time in this attribute is over."""
+        ask = self._table.meta.client.describe_time_to_live
+        found = self._ask(ask, TableName=self._table.name)["TimeToLiveDescription"]
+        return found.get("TimeToLiveStatus") == "ENABLED" and found["AttributeName"] == attribute
+
+    def _write(
+        self, call: Callable[..., Any], key: Mapping[str, str], condition: Condition, **request: Any
+    ) -> Answer:
+        request.update(condition.request(), ReturnValuesOnConditionCheckFailure="ALL_OLD")
+        try:
+            self._ask(call, **request)
+        except ClientError as error:
+            if error.response["Error"]["Code"] != _REFUSED:
+                raise
+            doubted = error.response["ResponseMetadata"].get("RetryAttempts", 0) > 0
+            return Answer(False, self._shown(error) or self.get(key), doubted)
+        return Answer(True)
+
+    def _ask(self, call: Callable[..., Any], **request: Any) -> dict[str, Any]:
+        sent = clock.monotonic()
+        try:
+            reply: dict[str, Any] = call(**request)
+        except ClientError as error:
+            self.clock.hear(error.response.get("ResponseMetadata", {}), sent)
+            raise
+        self.clock.hear(reply.get("ResponseMetadata", {}), sent)
+        return reply
+
+    def _shown(self, error: ClientError) -> Item | None:
+        """The item that comes with a refusal, if the server is young enough and there is one."""
+        return {name: _plain(value) for name, value in error.response.get("Item", {}).items()}
+
+
+def _date(header: str | None) -> Interval | None:
+    """It counts whole seconds: the time is somewhere within this one."""
+    if header is None:
+        return None
+    try:
+        told = parsedate_to_datetime(header)
+    except ValueError:
+        return None
+    second = int(told.replace(tzinfo=told.tzinfo or UTC).timestamp()) * SECOND
+    return Interval(second, second + SECOND)
