@@ -1,12 +1,12 @@
 """The items of a DynamoDB table, for the drop-ins that keep a lock in one item.
 
- 1. A write that is refused shows the item that refused it. So whoever finds a nonce of its
-    own there knows that an earlier try landed, though its reply was lost.
- 2. botocore sends a request again by itself when a reply does not come, and tells so only
-    in the metadata. Then the answer is `doubted`: the first try may have been carried out.
- 3. Every reply tells the service's time in its `Date` header, to the second. (The real
-    service and moto do so, DynamoDB Local does not.) It is carried on by our own monotonic
-    clock, as `holdfast.core.validity` describes.
+1. A write that is refused shows the item that refused it. So whoever finds a nonce of its
+   own there knows that an earlier try landed, though its reply was lost.
+2. botocore sends a request again by itself when a reply does not come, and tells so only
+   in the metadata. Then the answer is `doubted`: the first try may have been carried out.
+3. Every reply tells the service's time in its `Date` header, to the second. (The real
+   service and moto do so, DynamoDB Local does not.) It is carried on by our own monotonic
+   clock, as `holdfast.core.validity` describes.
 """
 
 from __future__ import annotations
@@ -114,7 +114,9 @@ class Items:
         """Whether DynamoDB itself removes an item once the time in this attribute is over."""
         ask = self._table.meta.client.describe_time_to_live
         found = self._ask(ask, TableName=self._table.name)["TimeToLiveDescription"]
-        return found.get("TimeToLiveStatus") == "ENABLED" and found["AttributeName"] == attribute
+        return bool(
+            found.get("TimeToLiveStatus") == "ENABLED" and found["AttributeName"] == attribute
+        )
 
     def _write(
         self, call: Callable[..., Any], key: Mapping[str, str], condition: Condition, **request: Any

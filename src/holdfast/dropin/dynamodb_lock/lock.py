@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import suppress
+from math import ceil
 from typing import Any
 from uuid import uuid4
 
@@ -52,10 +53,7 @@ class DynamoDBLock:
 
     def acquire(self, lock_key: str, owner_id: str) -> bool:
         """Get the lock; False if it is taken, also by the same owner. Never waits."""
-        if self._items.clock.unknown and self.is_locked(lock_key) and not self._unsure:
-            taken = False
-        else:
-            taken = self._take(lock_key, owner_id)
+        taken = not self._seen_locked(lock_key, owner_id) and self._take(lock_key, owner_id)
         if taken:
             logger.info("Acquired lock for %s (owner: %s)", lock_key, owner_id)
         else:
@@ -79,6 +77,11 @@ class DynamoDBLock:
         """Whether somebody holds it now."""
         item = self._items.get({"lock_key": lock_key})
         return item is not None and not self._expired(item)
+
+    def _seen_locked(self, lock_key: str, owner_id: str) -> bool:
+        """The look that tells the time, where it is not known, may tell that it is taken."""
+        unsure = (lock_key, owner_id) in self._unsure
+        return self._items.clock.unknown and self.is_locked(lock_key) and not unsure
 
     def _take(self, lock_key: str, owner_id: str) -> bool:
         key, nonce = {"lock_key": lock_key}, uuid4().hex
@@ -123,7 +126,7 @@ class DynamoDBLock:
         return {
             "owner_id": owner_id,
             "acquired_at": self._earliest(),
-            "expires_at": self._latest() + self.ttl_seconds,
+            "expires_at": ceil(self._latest() + self.ttl_seconds),
             NONCE: nonce,
         }
 
