@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from holdfast import clock, forks
 from holdfast.core.records import SECOND
-from holdfast.dropin.python_dynamodb_lock.heart import ADAPTIVE, Heart
+from holdfast.dropin.python_dynamodb_lock.heart import ADAPTIVE, GRACE_S, Heart
 from holdfast.dropin.python_dynamodb_lock.models import (
     AppCallback,
     DynamoDBLock,
@@ -33,8 +33,6 @@ from holdfast.dropin.python_dynamodb_lock.rival import Rival
 from holdfast.dropin.python_dynamodb_lock.table import LockTable, Names
 
 CALLBACK_THREADS = 5
-# How long an interrupted acquire may take to clean up behind itself.
-GRACE_S = 2.0
 TABLE_DELAY_S, TABLE_TRIES = 2, 150
 SHORTEST_CHECK_S = 0.01
 

@@ -18,6 +18,8 @@ from holdfast.dropin.python_dynamodb_lock.models import DynamoDBLock, logger
 
 BEAT_THREADS = 4
 ADAPTIVE = -1
+# What is under way when we are stopped or interrupted gets so long to end.
+GRACE_S = 2.0
 
 
 class Heart:
@@ -52,14 +54,18 @@ class Heart:
             thread.start()
 
     def stop(self) -> None:
-        """No beat begins after this."""
+        """No beat begins after this. One that is under way gets a moment to end."""
         self._stopped.set()
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join()
         self._pool.close()
+        ends_at = time.monotonic() + GRACE_S
+        while self._under_way and time.monotonic() < ends_at:
+            time.sleep(0.01)
 
     def _send(self) -> None:
+        self._stopped.wait(self._period_s)  # the first lock has just been written
         while not self._stopped.is_set():
             started = time.monotonic()
             locks = list(self._locks())
