@@ -102,3 +102,13 @@ class Told:
     def __call__(self, code: str, lock: Any) -> None:
         self.codes.append(code)
         self.locks.append(lock)
+
+
+def tried_once(lab: Lab) -> Any:
+    """What a new client gets in a single try; None if that is nothing."""
+    client = lab.client(lease_duration=seconds(3600))
+    try:
+        return client.acquire_lock("k", retry_period=seconds(10), retry_timeout=seconds(1))
+    except lab.Error as error:
+        assert error.code == "ACQUIRE_TIMEOUT"
+        return None
