@@ -475,6 +475,7 @@ async def ticket_works_once(world: World) -> None:
     await _refused_ticket(b.take(ticket))
     await b.evict(key)
     expired = await (await a.acquire(key)).hand_over()
+    await b.show(key)
     await world.expire()
     await _refused_ticket(b.take(expired))
     released = await a.acquire(key, timeout=world.ttl * 3)
