@@ -12,21 +12,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
 from boto3.dynamodb.types import TypeDeserializer
 from botocore.exceptions import ClientError
 
 from holdfast import clock
-from holdfast.core.contract import Interval
 from holdfast.core.records import SECOND, Micros
 from holdfast.core.validity import Reading
+from holdfast.stores.dynamodb.clock import HeaderClock
+from holdfast.stores.dynamodb.errors import CONDITION_FAILED, code_of, was_retried
 
 Item = dict[str, Any]
 
-_REFUSED = "ConditionalCheckFailedException"
+# How far the clock of one of the service's machines may be off.
+CLOCK_MARGIN: Micros = SECOND // 2
+
 _plain = TypeDeserializer().deserialize
 
 
@@ -59,13 +60,14 @@ class ServiceClock:
     """The service's time as far as its replies tell."""
 
     def __init__(self) -> None:
+        self._header = HeaderClock(CLOCK_MARGIN)
         self._reading: Reading | None = None
         self._asked = False
 
     def hear(self, metadata: Mapping[str, Any], sent: Micros) -> None:
         """A reply came to a request that was sent at this moment."""
         self._asked = True
-        now = _date(metadata.get("HTTPHeaders", {}).get("date"))
+        now = self._header.read(metadata.get("HTTPHeaders", {}))
         if now is not None:
             self._reading = Reading(now, sent, clock.monotonic())
 
@@ -125,10 +127,9 @@ class Items:
         try:
             self._ask(call, **request)
         except ClientError as error:
-            if error.response["Error"]["Code"] != _REFUSED:
+            if code_of(error) != CONDITION_FAILED:
                 raise
-            doubted = error.response["ResponseMetadata"].get("RetryAttempts", 0) > 0
-            return Answer(False, self._shown(error) or self.get(key), doubted)
+            return Answer(False, self._shown(error) or self.get(key), was_retried(error))
         return Answer(True)
 
     def _ask(self, call: Callable[..., Any], **request: Any) -> dict[str, Any]:
@@ -144,15 +145,3 @@ class Items:
     def _shown(self, error: ClientError) -> Item | None:
         """The item that comes with a refusal, if the server is young enough and there is one."""
         return {name: _plain(value) for name, value in error.response.get("Item", {}).items()}
-
-
-def _date(header: str | None) -> Interval | None:
-    """It counts whole seconds: the time is somewhere within this one."""
-    if header is None:
-        return None
-    try:
-        told = parsedate_to_datetime(header)
-    except ValueError:
-        return None
-    second = int(told.replace(tzinfo=told.tzinfo or UTC).timestamp()) * SECOND
-    return Interval(second, second + SECOND)

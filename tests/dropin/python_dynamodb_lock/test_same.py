@@ -225,9 +225,9 @@ def test_a_closed_client(lab: Lab) -> None:
         waits = pool.submit(client.acquire_lock, "k", **PATIENT)
         time.sleep(0.2)
         client.close()
-        for call in (waits.result, lambda: client.acquire_lock("j")):
+        for outcome in (waits, pool.submit(client.acquire_lock, "j")):
             with pytest.raises(lab.Error) as caught:
-                call()
+                outcome.result(30)
             assert caught.value.code == lab.Error.CLIENT_SHUTDOWN == "CLIENT_SHUTDOWN"
             assert caught.value.message == "Client already shut down"
 
