@@ -1,4 +1,4 @@
-"""Several processes at once, in one process group."""
+"""Several processes at once, in one process group, that count in a file under a lock."""
 
 from __future__ import annotations
 
@@ -25,3 +25,10 @@ def run_together(
             if worker.poll() is None:
                 worker.kill()
                 worker.wait()
+
+
+def count_together(module: str, file: Path, arguments: Iterable[tuple[object, ...]]) -> int:
+    """What workers that are told these arguments and this file have counted to."""
+    file.write_text("0")
+    run_together(module, [(*each, file) for each in arguments])
+    return int(file.read_text())

@@ -1,6 +1,6 @@
 """A worker that counts under a lock: reads a number, thinks, and writes one more.
 
-python -m tests.dropin.dynamodb_lock.counter ENDPOINT TABLE old|new TIMES FILE OWNER
+python -m tests.dropin.dynamodb_lock.counter ENDPOINT TABLE old|new TIMES OWNER FILE
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import cast
 from tests.dropin.dynamodb_lock.lab import Lab, Whose
 
 
-def main(endpoint: str, table: str, whose: Whose, times: int, file: Path, owner: str) -> None:
+def main(endpoint: str, table: str, whose: Whose, times: int, owner: str, file: Path) -> None:
     """Count."""
     lab = Lab(endpoint, table)
     lock = lab.lock(whose, ttl_seconds=3600)
@@ -29,5 +29,5 @@ def main(endpoint: str, table: str, whose: Whose, times: int, file: Path, owner:
 
 
 if __name__ == "__main__":
-    endpoint, table, whose, times, file, owner = sys.argv[1:]
-    main(endpoint, table, cast("Whose", whose), int(times), Path(file), owner)
+    endpoint, table, whose, times, owner, file = sys.argv[1:]
+    main(endpoint, table, cast("Whose", whose), int(times), owner, Path(file))

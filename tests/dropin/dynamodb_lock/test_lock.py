@@ -15,7 +15,7 @@ from tests.dropin.dynamodb import at
 from tests.dropin.dynamodb_lock import counter
 from tests.dropin.dynamodb_lock.lab import Lab, Whose
 from tests.dropin.lossy import LossyProxy, Mode
-from tests.dropin.workers import run_together
+from tests.dropin.workers import count_together
 from tests.helpers import until
 
 PROCESSES, TIMES = 8, 50
@@ -94,16 +94,12 @@ def test_each_takes_over_from_the_other(lab: Lab, first: Whose, second: Whose) -
 @pytest.mark.timeout(200)
 def test_old_and_new_workers_count_together(local: Lab, tmp_path: Path) -> None:
     """Eight processes, half of them with the class they had: no increment is lost."""
-    file = tmp_path / "number"
-    file.write_text("0")
-    run_together(
-        counter.__name__,
-        [
-            (local.endpoint, local.table, ("old", "new")[number % 2], TIMES, file, f"run-{number}")
-            for number in range(PROCESSES)
-        ],
-    )
-    assert int(file.read_text()) == PROCESSES * TIMES
+    workers = [
+        (local.endpoint, local.table, ("old", "new")[number % 2], TIMES, f"run-{number}")
+        for number in range(PROCESSES)
+    ]
+    counted = count_together(counter.__name__, tmp_path / "number", workers)
+    assert counted == PROCESSES * TIMES
 
 
 # --- what ours does -------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 from tests.dropin.python_dynamodb_lock import counter
 from tests.dropin.python_dynamodb_lock.lab import BRIEF, PATIENT, Lab, Told, Whose, seconds
-from tests.dropin.workers import run_together
+from tests.dropin.workers import count_together
 from tests.helpers import until
 
 PROCESSES, TIMES = 8, 50
@@ -18,16 +18,12 @@ PROCESSES, TIMES = 8, 50
 @pytest.mark.timeout(200)
 def test_old_and_new_workers_count_together(local: Lab, tmp_path: Path) -> None:
     """Eight processes, half of them with the original: no increment is lost."""
-    file = tmp_path / "number"
-    file.write_text("0")
-    run_together(
-        counter.__name__,
-        [
-            (local.endpoint, local.table, ("ours", "theirs")[number % 2], TIMES, file)
-            for number in range(PROCESSES)
-        ],
-    )
-    assert int(file.read_text()) == PROCESSES * TIMES
+    workers = [
+        (local.endpoint, local.table, ("ours", "theirs")[number % 2], TIMES)
+        for number in range(PROCESSES)
+    ]
+    counted = count_together(counter.__name__, tmp_path / "number", workers)
+    assert counted == PROCESSES * TIMES
     assert local.item() is None
 
 
