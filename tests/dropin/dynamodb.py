@@ -20,8 +20,8 @@ SERVICES: dict[str, type[DynamoDBLocal] | type[Moto]] = {
 }
 
 
-def resource(endpoint: str, tries: int = 3, timeout_s: float = 5.0) -> Any:
-    """A boto3 resource that is quick to give up."""
+def resource(endpoint: str, timeout_s: float = 60.0) -> Any:
+    """A boto3 resource that tries three times, each for so long: the machine may be busy."""
     return boto3.resource(
         "dynamodb",
         endpoint_url=endpoint,
@@ -31,7 +31,7 @@ def resource(endpoint: str, tries: int = 3, timeout_s: float = 5.0) -> Any:
         config=Config(
             connect_timeout=timeout_s,
             read_timeout=timeout_s,
-            retries={"total_max_attempts": tries},
+            retries={"total_max_attempts": 3},
         ),
     )
 

@@ -19,7 +19,7 @@ from botocore.exceptions import ClientError
 
 from holdfast import clock
 from holdfast.core.records import SECOND, Micros
-from holdfast.core.validity import Reading
+from holdfast.core.validity import RATE, Reading
 from holdfast.stores.dynamodb.clock import HeaderClock
 from holdfast.stores.dynamodb.errors import CONDITION_FAILED, code_of, was_retried
 
@@ -74,11 +74,17 @@ class ServiceClock:
     @property
     def unknown(self) -> bool:
         """Whether it is worth a request to learn the time: there was none, or long ago."""
-        return not self._asked or (self._reading is not None and self.latest() is None)
+        reading = self._reading
+        return not self._asked or (reading is not None and reading.upper(clock.monotonic()) is None)
 
     def latest(self) -> Micros | None:
-        """What it shows at most; None if nothing recent tells."""
-        return None if self._reading is None else self._reading.upper(clock.monotonic())
+        """What it shows at most, a little more for each second since we heard of it; None if
+        we never did."""
+        reading = self._reading
+        if reading is None:
+            return None
+        elapsed = clock.monotonic() - reading.sent
+        return reading.now.latest + elapsed + elapsed // RATE + 1
 
     def earliest(self) -> Micros | None:
         """What it has surely reached; None if nothing ever told."""
@@ -86,36 +92,39 @@ class ServiceClock:
 
 
 class Items:
-    """The items of one table, and the clock of its service."""
+    """The items of one table, and the clock of its service.
 
-    def __init__(self, table: Any) -> None:
-        self._table = table
+    A resource's client is safe for threads; the resource itself is not.
+    """
+
+    def __init__(self, dynamodb_resource: Any, table_name: str) -> None:
+        self._client = dynamodb_resource.meta.client
+        self._table_name = table_name
         self.clock = ServiceClock()
 
     def get(self, key: Mapping[str, str]) -> Item | None:
         """The item with this key, as of now."""
-        reply = self._ask(self._table.get_item, Key=dict(key), ConsistentRead=True)
+        reply = self._ask(self._client.get_item, Key=dict(key), ConsistentRead=True)
         item: Item | None = reply.get("Item")
         return item
 
     def put(self, key: Mapping[str, str], item: Item, condition: Condition) -> Answer:
         """Write an item in place of what is there."""
-        return self._write(self._table.put_item, key, condition, Item={**item, **key})
+        return self._write(self._client.put_item, key, condition, Item={**item, **key})
 
     def update(self, key: Mapping[str, str], change: str, condition: Condition) -> Answer:
         """Change some of an item's attributes."""
         return self._write(
-            self._table.update_item, key, condition, Key=dict(key), UpdateExpression=change
+            self._client.update_item, key, condition, Key=dict(key), UpdateExpression=change
         )
 
     def delete(self, key: Mapping[str, str], condition: Condition) -> Answer:
         """Remove an item."""
-        return self._write(self._table.delete_item, key, condition, Key=dict(key))
+        return self._write(self._client.delete_item, key, condition, Key=dict(key))
 
     def deletes_expired(self, attribute: str) -> bool:
         """Whether DynamoDB itself removes an item once the time in this attribute is over."""
-        ask = self._table.meta.client.describe_time_to_live
-        found = self._ask(ask, TableName=self._table.name)["TimeToLiveDescription"]
+        found = self._ask(self._client.describe_time_to_live)["TimeToLiveDescription"]
         return bool(
             found.get("TimeToLiveStatus") == "ENABLED" and found["AttributeName"] == attribute
         )
@@ -135,7 +144,7 @@ class Items:
     def _ask(self, call: Callable[..., Any], **request: Any) -> dict[str, Any]:
         sent = clock.monotonic()
         try:
-            reply: dict[str, Any] = call(**request)
+            reply: dict[str, Any] = call(TableName=self._table_name, **request)
         except ClientError as error:
             self.clock.hear(error.response.get("ResponseMetadata", {}), sent)
             raise

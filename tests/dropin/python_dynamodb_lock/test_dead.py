@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from holdfast import clock as clock_module
 from holdfast.dropin.dynamodb_items import ServiceClock
 from tests.dropin.python_dynamodb_lock.lab import Lab, tried_once
 from tests.helpers import unique
@@ -90,3 +91,18 @@ def test_a_header_that_tells_no_time(header: str | None) -> None:
     assert clock.unknown
     clock.hear({"HTTPHeaders": {} if header is None else {"date": header}}, 0)
     assert (clock.unknown, clock.earliest(), clock.latest()) == (False, None, None)
+
+
+def test_the_time_is_carried_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between beats; after a while it is worth a request to learn it anew."""
+    now = 1_000_000_000
+    monkeypatch.setattr(clock_module, "monotonic", lambda: now)
+    clock = ServiceClock()
+    clock.hear({"HTTPHeaders": {"date": "Thu, 01 Jan 1970 00:01:40 GMT"}}, now)
+    for passed in (0, 10_000_000, 60_000_000):
+        now = 1_000_000_000 + passed
+        latest, earliest = clock.latest(), clock.earliest()
+        assert latest is not None
+        assert earliest is not None
+        assert earliest <= 100_000_000 + passed <= 101_000_000 + passed <= latest
+    assert clock.unknown

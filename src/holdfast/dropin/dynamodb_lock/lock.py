@@ -47,7 +47,7 @@ class DynamoDBLock:
         resource = dynamodb_resource or boto3.resource(
             "dynamodb", region_name=region_name, endpoint_url=endpoint_url
         )
-        self._items = Items(resource.Table(table_name))
+        self._items = Items(resource, table_name)
         self._held: dict[tuple[str, str], int] = {}  # until when, by key and owner
         self._unsure: dict[tuple[str, str], str] = {}  # nonces that may have landed
 

@@ -21,6 +21,7 @@ from uuid import uuid4
 
 from holdfast import clock, forks
 from holdfast.core.records import SECOND
+from holdfast.dropin.dynamodb_items import Items
 from holdfast.dropin.python_dynamodb_lock.heart import ADAPTIVE, GRACE_S, Heart
 from holdfast.dropin.python_dynamodb_lock.models import (
     AppCallback,
@@ -78,9 +79,8 @@ class DynamoDBLockClient:
         self._own_executor = app_callback_executor is None
         self._app_callback_executor = app_callback_executor or self._new_executor()
         names = Names(partition_key_name, sort_key_name, ttl_attribute_name)
-        self._table = LockTable(
-            dynamodb_resource.Table(table_name), names, expiry_period.total_seconds()
-        )
+        items = Items(dynamodb_resource, table_name)
+        self._table = LockTable(items, names, expiry_period.total_seconds())
         self._table_name = table_name
         self._closing = threading.Event()
         self._hold_nothing()
@@ -185,8 +185,8 @@ class DynamoDBLockClient:
                 self._leave_danger(lock)
             else:
                 self._was_stolen(lock)
-        except Exception:
-            logger.warning("No heartbeat for %s", lock.unique_identifier, exc_info=True)
+        except Exception as exc:
+            logger.warning("No heartbeat for %s: %s", lock.unique_identifier, _told(exc))
 
     def _leave_danger(self, lock: DynamoDBLock) -> None:
         if self._safe_for(lock) > 0 and self._change(
@@ -246,7 +246,7 @@ class DynamoDBLockClient:
             logger.info("Released lock %s", lock.unique_identifier)
         except Exception as exc:
             if best_effort:
-                logger.warning("Lock %s was not released", lock.unique_identifier, exc_info=True)
+                logger.warning("Lock %s was not released: %s", lock.unique_identifier, _told(exc))
             elif isinstance(exc, DynamoDBLockError):
                 raise
             else:
@@ -369,5 +369,6 @@ def _call_back(app_callback: AppCallback, code: str, lock: DynamoDBLock) -> None
 
 
 def _told(exc: Exception) -> str:
-    """The words of another library's error."""
-    return str(exc) or repr(exc)
+    """An error's first line: boto3 may go on with a signed request, session token and all."""
+    lines = str(exc).splitlines()
+    return lines[0] if lines else repr(exc)

@@ -37,11 +37,11 @@ class Names:
 class LockTable:
     """The locks on a table."""
 
-    def __init__(self, table: Any, names: Names, expiry_s: float) -> None:
-        self._items = Items(table)
+    def __init__(self, items: Items, names: Names, expiry_s: float) -> None:
+        self._items = items
         self._names = names
         self._expiry_s = expiry_s
-        self.clock = self._items.clock
+        self.clock = items.clock
         self._deletes_expired: bool | None = None
 
     def get(self, partition_key: str, sort_key: str) -> Item | None:
