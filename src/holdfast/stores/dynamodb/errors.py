@@ -24,7 +24,7 @@ from holdfast.errors import (
 )
 from holdfast.stores.url import redact
 
-Doing = Literal["reading", "writing"]
+Doing = Literal["reading", "writing", "setting up"]
 CONDITION_FAILED = "ConditionalCheckFailedException"
 MOST_WORDS = 300
 
@@ -93,15 +93,6 @@ CODES: Mapping[str, Meaning] = {
     "ResourceNotFoundException": _NO_TABLE,
 }
 
-# A ValidationException tells what it is about in words only.
-_VALIDATION_WORDS: Mapping[str, Meaning] = {
-    "does not match the schema": _OTHER_KEYS,
-    "missing the key": _OTHER_KEYS,
-    "key element": _OTHER_KEYS,
-    "type mismatch for key": _OTHER_KEYS,
-    "item size": _TOO_LARGE,
-}
-
 # Errors of botocore's own. The request has not left.
 _BEFORE: tuple[tuple[type[Exception], Meaning], ...] = (
     (boto.NoCredentialsError, _NO_CREDENTIALS),
@@ -139,27 +130,31 @@ def trouble(exc: Exception, doing: Doing, place: str, *, sent_twice: bool) -> Ho
     """An error in our words. The caller raises it `from exc`."""
     meaning = _meaning(exc, doing)
     kind = meaning.kind
-    if sent_twice and doing == "writing" and issubclass(kind, Unavailable):
+    if sent_twice and doing != "reading" and issubclass(kind, Unavailable):
         kind = OutcomeUnknown
     return kind(f"{place}: {_words(exc)} {meaning.advice}".rstrip())
 
 
 def _meaning(exc: Exception, doing: Doing) -> Meaning:
-    lost = Meaning(OutcomeUnknown if doing == "writing" else Unavailable)
+    lost = Meaning(Unavailable if doing == "reading" else OutcomeUnknown)
     if not is_answer(exc):
         return next((meaning for kind, meaning in _BEFORE if isinstance(exc, kind)), lost)
     response: Mapping[str, Any] = exc.response  # type: ignore[attr-defined]
-    if response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500:
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if status >= 500:
         return lost
-    if code_of(exc) == "ValidationException":
-        said = str(exc).lower()
-        found = (meaning for words, meaning in _VALIDATION_WORDS.items() if words in said)
-        return next(found, Meaning(Misconfigured))
-    return CODES.get(code_of(exc), Meaning(Misconfigured))
+    if code_of(exc) == "ValidationException" and doing != "setting up":
+        # All that can be wrong with what we say of an item: it does not fit into the table.
+        return _TOO_LARGE if "size" in str(exc) else _OTHER_KEYS
+    return CODES.get(code_of(exc), _NO_RIGHTS if status == 403 else Meaning(Misconfigured))
 
 
 def _words(exc: Exception) -> str:
     """The first line: what follows may have a signed request in it, with a session token."""
-    said = str(exc).strip().splitlines()
-    words = redact(said[0] if said else type(exc).__name__)[:MOST_WORDS].strip()
+    said = str(exc)
+    if is_answer(exc):
+        error: Mapping[str, Any] = exc.response.get("Error", {})  # type: ignore[attr-defined]
+        said = f"{code_of(exc)}: {error.get('Message', '')}"
+    lines = said.strip().splitlines()
+    words = redact(lines[0] if lines else type(exc).__name__)[:MOST_WORDS].strip()
     return words if words.endswith((".", "!", "?")) else f"{words}."

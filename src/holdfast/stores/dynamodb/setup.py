@@ -31,7 +31,7 @@ def set_up(table: Table, options: Options) -> None:
 
 
 def _describe(table: Table) -> Mapping[str, Any]:
-    described: Mapping[str, Any] = table.call("describe_table", "reading")["Table"]
+    described: Mapping[str, Any] = table.call("describe_table", "setting up")["Table"]
     return described
 
 
@@ -47,7 +47,7 @@ def _create(table: Table, options: Options) -> None:
     try:
         table.call(
             "create_table",
-            "writing",
+            "setting up",
             AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"}],
             KeySchema=[{"AttributeName": name, "KeyType": "HASH"}],
             **how,
@@ -86,7 +86,7 @@ def _check_keys(table: Table, described: Mapping[str, Any]) -> None:
 
 
 def _switch_ttl_on(table: Table) -> None:
-    described = table.call("describe_time_to_live", "reading")["TimeToLiveDescription"]
+    described = table.call("describe_time_to_live", "setting up")["TimeToLiveDescription"]
     status, name = described["TimeToLiveStatus"], described.get("AttributeName")
     if status in ("ENABLED", "ENABLING"):
         if name != DROP_AT:
@@ -97,7 +97,7 @@ def _switch_ttl_on(table: Table) -> None:
         return
     wanted = {"Enabled": True, "AttributeName": DROP_AT}
     try:
-        table.call("update_time_to_live", "writing", TimeToLiveSpecification=wanted)
+        table.call("update_time_to_live", "setting up", TimeToLiveSpecification=wanted)
     except HoldfastError as exc:
         if "already enabled" not in str(exc):  # somebody else was faster
             raise
