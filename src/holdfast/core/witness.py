@@ -49,20 +49,15 @@ class Witness:
 
     # --- the clock ------------------------------------------------------------------------
 
-    def read_clock(self, now: Interval | None, sent: Micros, got: Micros | None = None) -> None:
+    def read_clock(self, now: Interval | None, sent: Micros, got: Micros) -> None:
         """A reply brought the store's time."""
         if now is not None:
             self.reading = Reading(now, sent, got)
 
-    def store_time(self, m: Micros) -> Micros | None:
-        """The latest that the store's clock can show now; None if it was not read lately."""
+    def clock_at(self, m: Micros) -> Interval | None:
+        """What the store's clock can show at local time `m`; None if it was not read lately."""
         reading = self.reading
-        return None if reading is None else reading.upper(m)
-
-    def reached(self, m: Micros) -> Micros | None:
-        """What the store's clock has surely reached by now."""
-        reading = self.reading
-        return None if reading is None else reading.lower(m)
+        return None if reading is None else reading.at(m)
 
     # --- records --------------------------------------------------------------------------
 
@@ -77,7 +72,7 @@ class Witness:
         if view.now is not None:
             self.reading = Reading(view.now, sent, view.got)
         views = self._views
-        if key not in views and len(views) >= REMEMBERED_KEYS:
+        if len(views) >= REMEMBERED_KEYS and key not in views:
             _drop_oldest(views)
         views[key] = view
 
