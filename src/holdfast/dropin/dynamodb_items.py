@@ -57,7 +57,8 @@ class Answer(NamedTuple):
 
 
 class ServiceClock:
-    """The service's time as far as its replies tell."""
+    """The service's time as far as its replies tell, carried on for as long as it takes: each
+    second since then adds a little doubt, and no more."""
 
     def __init__(self) -> None:
         self._header = HeaderClock(CLOCK_MARGIN)
@@ -75,20 +76,23 @@ class ServiceClock:
     def unknown(self) -> bool:
         """Whether it is worth a request to learn the time: there was none, or long ago."""
         reading = self._reading
-        return not self._asked or (reading is not None and reading.upper(clock.monotonic()) is None)
+        return not self._asked or (reading is not None and reading.at(clock.monotonic()) is None)
 
     def latest(self) -> Micros | None:
-        """What it shows at most, a little more for each second since we heard of it; None if
-        we never did."""
+        """What it shows at most; None if no reply ever told."""
         reading = self._reading
         if reading is None:
             return None
-        elapsed = clock.monotonic() - reading.sent
+        elapsed = max(0, clock.monotonic() - reading.sent)
         return reading.now.latest + elapsed + elapsed // RATE + 1
 
     def earliest(self) -> Micros | None:
-        """What it has surely reached; None if nothing ever told."""
-        return None if self._reading is None else self._reading.lower(clock.monotonic())
+        """What it has surely reached; None if no reply ever told."""
+        reading = self._reading
+        if reading is None:
+            return None
+        elapsed = max(0, clock.monotonic() - reading.got)
+        return reading.now.earliest + elapsed - elapsed // RATE
 
 
 class Items:

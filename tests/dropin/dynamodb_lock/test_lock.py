@@ -121,6 +121,13 @@ def test_what_is_logged(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
+def test_no_name_forges_a_line_of_the_log(local: Lab, caplog: pytest.LogCaptureFixture) -> None:
+    """It is one line, whatever the run is called."""
+    caplog.set_level(logging.INFO, "holdfast")
+    local.lock().acquire("k", "me)\nINFO Released lock for k (owner: me")
+    assert all("\n" not in record.getMessage() for record in caplog.records)
+
+
 @pytest.mark.parametrize("warm", [True, False])
 @pytest.mark.parametrize("mode", LOST)
 def test_a_lost_reply_to_acquire(shy: Lab, proxy: LossyProxy, mode: Mode, warm: bool) -> None:

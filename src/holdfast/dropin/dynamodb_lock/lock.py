@@ -21,6 +21,7 @@ import boto3
 
 from holdfast.core.records import SECOND
 from holdfast.dropin.dynamodb_items import Answer, Condition, Item, Items
+from holdfast.observe.log import printable
 
 logger = logging.getLogger(__name__.rpartition(".")[0])
 
@@ -55,9 +56,9 @@ class DynamoDBLock:
         """Get the lock; False if it is taken, also by the same owner. Never waits."""
         taken = not self._seen_locked(lock_key, owner_id) and self._take(lock_key, owner_id)
         if taken:
-            logger.info("Acquired lock for %s (owner: %s)", lock_key, owner_id)
+            _log(logging.INFO, "Acquired lock for %s (owner: %s)", lock_key, owner_id)
         else:
-            logger.warning("Lock already acquired for %s", lock_key)
+            _log(logging.WARNING, "Lock already acquired for %s", lock_key)
         return taken
 
     def release(self, lock_key: str, owner_id: str) -> bool:
@@ -68,9 +69,9 @@ class DynamoDBLock:
         self._unsure.pop((lock_key, owner_id), None)
         freed = answer.done or self._was_freed(answer, held_until)
         if freed:
-            logger.info("Released lock for %s (owner: %s)", lock_key, owner_id)
+            _log(logging.INFO, "Released lock for %s (owner: %s)", lock_key, owner_id)
         else:
-            logger.warning("Lock for %s is not held by %s", lock_key, owner_id)
+            _log(logging.WARNING, "Lock for %s is not held by %s", lock_key, owner_id)
         return freed
 
     def is_locked(self, lock_key: str) -> bool:
@@ -140,3 +141,7 @@ class DynamoDBLock:
     def _latest(self) -> int:
         now = self._items.clock.latest()
         return int(time.time()) if now is None else -(-now // SECOND)
+
+
+def _log(level: int, text: str, *names: str) -> None:
+    logger.log(level, text, *(printable(str(name)) for name in names))

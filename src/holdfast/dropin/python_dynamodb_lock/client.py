@@ -32,6 +32,7 @@ from holdfast.dropin.python_dynamodb_lock.models import (
 from holdfast.dropin.python_dynamodb_lock.moves import free, renew, take
 from holdfast.dropin.python_dynamodb_lock.rival import Rival
 from holdfast.dropin.python_dynamodb_lock.table import LockTable, Names
+from holdfast.observe.log import printable
 
 CALLBACK_THREADS = 5
 TABLE_DELAY_S, TABLE_TRIES = 2, 150
@@ -122,7 +123,8 @@ class DynamoDBLockClient:
         except BaseException:  # interrupted: nobody would release it
             self._take_back(lock)
             raise
-        logger.info("Acquired lock %s (owner: %s)", lock.unique_identifier, lock.owner_name)
+        owner = printable(lock.owner_name)
+        logger.info("Acquired lock %s (owner: %s)", lock.unique_identifier, owner)
         return lock
 
     def _wait_for(self, lock: DynamoDBLock, period_s: float, timeout_s: float) -> None:

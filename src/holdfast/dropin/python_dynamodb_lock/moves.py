@@ -16,6 +16,7 @@ from holdfast import clock
 from holdfast.dropin.python_dynamodb_lock.models import DynamoDBLock, logger
 from holdfast.dropin.python_dynamodb_lock.rival import Rival
 from holdfast.dropin.python_dynamodb_lock.table import LockTable, version_of
+from holdfast.observe.log import printable
 
 # How often a version of ours may turn up instead of the one that we thought was there.
 MOST_TRIES = 3
@@ -31,7 +32,8 @@ def take(table: LockTable, lock: DynamoDBLock, rival: Rival) -> bool:
         return True
     if rival.lock is None or not rival.is_dead():
         return False
-    logger.warning("The lease of %s is over: %s", lock.unique_identifier, rival.lock.owner_name)
+    owner = printable(rival.lock.owner_name)
+    logger.warning("The lease of %s on %s is over", owner, lock.unique_identifier)
     return _write(table, lock, rival, over=rival.lock.record_version_number)
 
 
