@@ -19,6 +19,7 @@ from benchmarks.run import Results, Selection, run
 from benchmarks.sites import SITES, Place
 from benchmarks.targets import verdicts
 from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads.contended import overlaps
 from benchmarks.workloads.pair import WarmPair
 
 # Between processes there is no memory store, and nothing on its way to it to count.
@@ -75,6 +76,12 @@ def test_who_fails_is_out_with_the_reason() -> None:
     assert not second.error
     assert second.figures["wall_us"].n == TINY.rounds
     assert "not installed" in report.tables(results(first, second), [])
+
+
+def test_two_holders_at_once_are_noticed() -> None:
+    """One after the other is well; one within the other is not."""
+    assert overlaps([(3, 4), (1, 2), (2, 3)]) == 0
+    assert overlaps([(1, 3), (2, 4), (5, 6)]) == 1
 
 
 def test_contestants_are_told_apart() -> None:

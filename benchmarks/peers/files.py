@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -126,26 +123,3 @@ class Sherlock(Peer):
     def lock(self, key: str) -> Any:
         name = key.replace("/", "-")
         return self._module.FileLock(name, client=self._folder, expire=TTL_S, timeout=60)
-
-
-class Mops(Peer):
-    """mops, which leases by writing to a blob and looking whether it stayed; best effort.
-    Its Azure store speaks the Data Lake API that no emulator has, so it is here on files."""
-
-    stores = ("file",)
-    name = "thds.mops lease"
-    package = "thds.mops"
-    prominent = False
-
-    def __init__(self, place: Place) -> None:
-        self._folder = place.folder
-        self._lease = import_module("thds.mops.pure.core.lease")
-
-    @contextmanager
-    def lock(self, key: str) -> Iterator[None]:
-        uri = f"file://{self._folder}/mops/{key}"
-        lease = self._lease.acquire(uri, expire=timedelta(seconds=TTL_S), block=None)
-        try:
-            yield
-        finally:
-            lease.release()

@@ -6,6 +6,8 @@ import statistics
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
+from typing import NamedTuple
 
 from benchmarks.crew import crew, together
 from benchmarks.harness import Column, Figures, Scale, Turn, Workload
@@ -33,6 +35,7 @@ class Contended(Workload):
         Column("share", "largest share ÷ median"),
         Column("longest_ms", "longest wait, ms", stat="worst", digits=0),
         Column("cpu_us", "CPU of the clients a lock, µs", digits=0),
+        Column("overlaps", "held by two", stat="worst", digits=0),
     )
     size_name = "contenders"
     processes = True
@@ -64,27 +67,41 @@ class Contended(Workload):
         yield turn
 
 
-def contend(peer: Peer, starts_at: float, key: str, seconds: float) -> tuple[int, float, float]:
-    """In a process: how many locks it got, its longest wait, and its processor time."""
-    got, longest = 0, 0.0
+class Report(NamedTuple):
+    """What one process did."""
+
+    held: list[tuple[float, float]]  # from when to when
+    longest_s: float  # that it waited
+    cpu_s: float
+
+
+def contend(peer: Peer, starts_at: float, key: str, seconds: float) -> Report:
+    """In a process: take the lock again and again."""
+    held, longest = [], 0.0
     time.sleep(max(0.0, starts_at - time.monotonic()))
     cpu, ends_at = time.process_time(), starts_at + seconds
     while (asked := time.monotonic()) < ends_at:
         with peer.lock(key):
-            now = time.monotonic()
-            longest = max(longest, now - asked)
-            got += now < ends_at
+            since = time.monotonic()
             time.sleep(WORK_S)
+            held.append((since, time.monotonic()))
+        longest = max(longest, since - asked)
         time.sleep(WORK_S)
-    return got, longest, time.process_time() - cpu
+    return Report(held, longest, time.process_time() - cpu)
 
 
-def _figures(found: list[tuple[int, float, float]], seconds: float) -> Figures:
-    counts = [got for got, _, _ in found]
-    total = max(1, sum(counts))
+def _figures(reports: list[Report], seconds: float) -> Figures:
+    counts = [len(report.held) for report in reports]
     return {
         "per_s": sum(counts) / seconds,
         "share": max(counts) / max(1.0, statistics.median(counts)),
-        "longest_ms": max(longest for _, longest, _ in found) * 1e3,
-        "cpu_us": sum(cpu for _, _, cpu in found) / total * 1e6,
+        "longest_ms": max(report.longest_s for report in reports) * 1e3,
+        "cpu_us": sum(report.cpu_s for report in reports) / max(1, sum(counts)) * 1e6,
+        "overlaps": float(overlaps([span for report in reports for span in report.held])),
     }
+
+
+def overlaps(spans: list[tuple[float, float]]) -> int:
+    """How often somebody got the lock while somebody else had it."""
+    spans.sort()
+    return sum(begins < ended for (_, ended), (begins, _) in pairwise(spans))

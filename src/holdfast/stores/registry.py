@@ -16,6 +16,7 @@ from holdfast.stores.url import parse
 ENTRY_POINTS = "holdfast.stores"
 
 BUILT_IN: dict[str, str] = {
+    "dynamodb": "holdfast.stores.dynamodb:DynamoDBStore",
     "memory": "holdfast.stores.memory:MemoryStore",
     "mysql": "holdfast.stores.sql:SQLStore",
     "null": "holdfast.stores.null:NullStore",
@@ -44,12 +45,15 @@ ALIASES: dict[str, str] = {
 # Whose objects can be opened too, by the top-level module of their class. The store has a
 # classmethod `from_object(object, **options)`.
 ADOPTERS: dict[str, str] = {
+    "boto3": "holdfast.stores.dynamodb:DynamoDBStore",
+    "botocore": "holdfast.stores.dynamodb:DynamoDBStore",
     "redis": "holdfast.stores.redis:RedisStore",
     "sqlalchemy": "holdfast.stores.sql:SQLStore",
 }
 
 # The extra that brings the driver of a store: `pip install 'holdfast[extra]'`.
 EXTRAS: dict[str, str] = {
+    "dynamodb": "dynamodb",
     "mysql": "mysql",
     "postgresql": "postgres",
     "redis": "redis",
