@@ -81,7 +81,7 @@ def test_who_fails_is_out_with_the_reason() -> None:
 def test_two_holders_at_once_are_noticed() -> None:
     """One after the other is well; one within the other is not."""
     assert overlaps([(3, 4), (1, 2), (2, 3)]) == 0
-    assert overlaps([(1, 3), (2, 4), (5, 6)]) == 1
+    assert overlaps([(1, 9), (2, 3), (4, 5)]) == 2
 
 
 def test_contestants_are_told_apart() -> None:
