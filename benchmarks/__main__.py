@@ -23,8 +23,8 @@ def main(arguments: list[str]) -> int:
     if options.list:
         print(_everything())
         return 0
-    selection = Selection.of(options.names)
     scale = SCALES["quick" if options.quick else options.scale]
+    selection = Selection.of(options.names, scale)
     with quiet():
         results = run(selection, scale, say=lambda text: print(text, file=sys.stderr, flush=True))
     complete = selection.everything and scale.name == "full"
@@ -41,7 +41,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", help="stores, workloads or contestants (see --list)")
     parser.add_argument("--list", action="store_true", help="what there is to name")
-    parser.add_argument("--quick", action="store_true", help="under a minute, and rough")
+    parser.add_argument(
+        "--quick", action="store_true", help="under a minute, rough, without emulators"
+    )
     parser.add_argument("--scale", choices=SCALES, default="full", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help="the folder to write to, instead of docs/")
     return parser

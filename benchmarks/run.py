@@ -13,7 +13,7 @@ from benchmarks import machine
 from benchmarks.harness import Row, Scale, Workload, reason
 from benchmarks.peers import Contestant, contestants
 from benchmarks.peers.base import Entrant
-from benchmarks.sites import SITES, Place
+from benchmarks.sites import EMULATED, SITES, Place
 from benchmarks.workloads import WORKLOADS
 
 
@@ -61,14 +61,17 @@ class Selection:
     contestants: tuple[str, ...]  # none: all
 
     @classmethod
-    def of(cls, names: list[str]) -> Selection:
-        """From names on the command line: of stores, workloads, contestants."""
+    def of(cls, names: list[str], scale: Scale | None = None) -> Selection:
+        """From names on the command line: of stores, workloads, contestants. A quick run has
+        no time for emulators, unless they are named."""
+        quick = scale is not None and scale.name == "quick"
+        usual = tuple(name for name in SITES if not (quick and name in EMULATED))
         known = {kind.name for kind in contestants()}
         for name in names:
             if name not in SITES and name not in WORKLOADS and name not in known:
                 raise SystemExit(f"There is no {name!r}: python -m benchmarks --list")
         return cls(
-            tuple(name for name in SITES if name in names) or tuple(SITES),
+            tuple(name for name in SITES if name in names) or usual,
             tuple(name for name in WORKLOADS if name in names) or tuple(WORKLOADS),
             tuple(name for name in names if name in known),
         )

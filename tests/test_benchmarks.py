@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import history, report
 from benchmarks.__main__ import main
-from benchmarks.harness import TINY, Row, Scale, Stat, Turn
+from benchmarks.harness import QUICK, TINY, Row, Scale, Stat, Turn
 from benchmarks.peers import Peer, contestants
 from benchmarks.peers.base import Entrant
 from benchmarks.run import Results, Selection, run
@@ -119,6 +119,8 @@ def test_names_choose_and_wrong_ones_are_refused(capsys: pytest.CaptureFixture[s
     assert (chosen.stores, chosen.workloads, chosen.contestants) == (("redis",), ("pair",), ())
     assert not chosen.everything
     assert Selection.of([]).everything
+    assert "dynamodb" not in Selection.of(["pair"], QUICK).stores
+    assert Selection.of(["dynamodb"], QUICK).stores == ("dynamodb",)
     with pytest.raises(SystemExit, match="no 'memcached'"):
         Selection.of(["memcached"])
     assert main(["--list"]) == 0

@@ -69,6 +69,7 @@ class Contended(Workload):
 class Report(NamedTuple):
     """What one process did."""
 
+    got: int  # locks, in time
     held: list[tuple[float, float]]  # from when to when
     longest_s: float  # that it waited
     cpu_s: float
@@ -76,7 +77,7 @@ class Report(NamedTuple):
 
 def contend(peer: Peer, starts_at: float, key: str, seconds: float) -> Report:
     """In a process: take the lock again and again."""
-    held, longest = [], 0.0
+    got, held, longest = 0, [], 0.0
     time.sleep(max(0.0, starts_at - time.monotonic()))
     cpu, ends_at = time.process_time(), starts_at + seconds
     while (asked := time.monotonic()) < ends_at:
@@ -84,13 +85,14 @@ def contend(peer: Peer, starts_at: float, key: str, seconds: float) -> Report:
             since = time.monotonic()
             time.sleep(WORK_S)
             held.append((since, time.monotonic()))
+        got += since < ends_at
         longest = max(longest, since - asked)
         time.sleep(WORK_S)
-    return Report(held, longest, time.process_time() - cpu)
+    return Report(got, held, longest, time.process_time() - cpu)
 
 
 def _figures(reports: list[Report], seconds: float) -> Figures:
-    counts = [len(report.held) for report in reports]
+    counts = [report.got for report in reports]
     return {
         "per_s": sum(counts) / seconds,
         "share": max(counts) / max(1.0, statistics.median(counts)),
