@@ -588,10 +588,10 @@ async def fence_grows_when_the_record_was_dropped(world: World) -> None:
     for _ in range(3):
         async with world.locks("fresh").acquire(key) as lease:
             fences.append(lease.fence)
-        entry = store.load(key)
+        ((_, entry),) = store.scan(key, None, 1).entries
         while entry.now is not None and entry.now.earliest <= lease.fence:  # as purge does
             await world.pass_time(0.01)
-            entry = store.load(key)
+            ((_, entry),) = store.scan(key, None, 1).entries
         assert not isinstance(store.swap(key, entry.version, None), Conflict)
         async with locks.acquire(key) as lease:
             fences.append(lease.fence)
