@@ -1,4 +1,4 @@
-"""Blob stores under test: Azurite, an S3 server, and a directory."""
+"""Blob stores under test: Azurite, an S3 server, what we ask of Google's, and a directory."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from holdfast.stores.blob.store import BlobStore
 from holdfast.stores.registry import open_store
 from holdfast.testing.conformance import Target
 from tests.engines.azurite import ACCOUNT, ACCOUNT_KEY, Azurite
+from tests.engines.gcs import BUCKET, FakeGCS
 from tests.engines.s3 import S3Server
 from tests.engines.shared import shared
 
@@ -61,6 +62,12 @@ def azure_target(folder: Path) -> BlobTarget:
 def s3_target(folder: Path) -> BlobTarget:
     """moto."""
     return BlobTarget(s3_url(shared(S3Server)))
+
+
+def gcs_target(folder: Path) -> BlobTarget:
+    """What we ask of Google's, played by ourselves."""
+    key = quote(shared(FakeGCS).service_account_key)
+    return BlobTarget(f"gs://{BUCKET}/{uuid4().hex}?service_account_key={key}&{ONE_CLOCK}")
 
 
 # One machine with one clock.

@@ -111,7 +111,7 @@ def _open_bucket(
     # What is tried again, and for how long, is for the steps to decide, who know the deadline.
     retries = options.pop("retry_config", {"max_retries": 0})
     endpoint = str(options.get("endpoint", options.get("base_url", "")))
-    if endpoint.startswith("http://"):
+    if endpoint.startswith("http://") or '"http://' in str(options.get("service_account_key")):
         client.setdefault("allow_http", True)
     if settings.credentials:
         options["credential_provider"] = _provider(settings.credentials)

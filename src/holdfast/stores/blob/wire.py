@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, NotModifiedError, PreconditionError
+from obstore.store import LocalStore
 
 from holdfast.core.contract import Version
 from holdfast.core.records import SECOND
@@ -35,7 +36,8 @@ from holdfast.stores.blob.requests import (
 
 R = TypeVar("R")
 AT_ONCE = 16
-_JSON = {"Content-Type": "application/json"}
+# Google caches what everybody may read, for an hour, unless told not to.
+_KIND = {"Content-Type": "application/json", "Cache-Control": "no-store"}
 
 
 class Place:
@@ -62,10 +64,12 @@ class Place:
         assert isinstance(request, (Get, Head, Put, Delete))
         path = self.path(request.name)
         if isinstance(request, Get):
-            options = {"if_none_match": request.unless} if request.unless else None
-            return "get", (path,), {"options": options}
+            known = None if self._by_generation else request.unless  # which is not an ETag
+            return "get", (path,), {"options": {"if_none_match": known} if known else None}
         if isinstance(request, Put):
-            options = {"mode": self._mode(request), "use_multipart": False, "attributes": _JSON}
+            options = {"mode": self._mode(request), "use_multipart": False}
+            if not isinstance(self.store, LocalStore):
+                options["attributes"] = _KIND
             return "put", (path, request.body), options
         return ("head" if isinstance(request, Head) else "delete"), (path,), {}
 
