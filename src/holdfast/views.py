@@ -25,6 +25,7 @@ class HolderInfo(Struct, frozen=True):
     note: Note
     waiting: int  # how many wait for it
     offered: bool  # between two parties: handed over and not yet taken
+    age: float | None = None  # seconds since it was acquired; None: no clock
 
 
 class WaiterInfo(Struct, frozen=True):
@@ -78,6 +79,7 @@ def holder_info(key: str, holder: Holder, now: Interval | None, waiting: int) ->
         holder.note,
         waiting,
         holder.offered,
+        _age(holder, now),
     )
 
 
@@ -90,6 +92,12 @@ def _remaining(holder: Holder, now: Interval | None) -> float | None:
     if now is None or not holder.expires_at:
         return None
     return max(0, holder.expires_at - now.earliest) / SECOND
+
+
+def _age(holder: Holder, now: Interval | None) -> float | None:
+    if now is None or not holder.expires_at:
+        return None
+    return max(0, now.earliest - holder.acquired_at) / SECOND
 
 
 def moment(at: Micros) -> datetime:

@@ -13,7 +13,7 @@ from holdfast import clock
 from holdfast.cli.session import printable, tell
 from holdfast.cli.terminal import is_terminal
 from holdfast.core import events
-from holdfast.core.acquiring import blocking
+from holdfast.core.patience import blocking
 from holdfast.core.records import Micros
 from holdfast.observe.log import duration
 from holdfast.stores.url import redact

@@ -16,23 +16,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.core.commands import Blocked, Claim, Free, Granted, Mismatch
-from holdfast.core.effects import NOW, Draw, Emit, Keep, Sleep, Steps, Wait
-from holdfast.core.events import StoreTrouble, Waiting
+from holdfast.core.effects import NOW, Draw, Emit, Keep, Steps, Wait
 from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold
-from holdfast.core.records import SECOND, Holder, Micros, anonymous
+from holdfast.core.patience import Patience
+from holdfast.core.records import SECOND, Micros
 from holdfast.core.rules import Party
-from holdfast.core.steps import (
-    FIRST_PAUSE,
-    LONGEST_PAUSE,
-    TOKEN_BYTES,
-    apply_steps,
-    as_sure_as_we_are,
-)
+from holdfast.core.steps import TOKEN_BYTES, apply_steps, as_sure_as_we_are
 from holdfast.core.witness import View, Witness
 from holdfast.errors import (
-    AcquireTimeout,
-    Busy,
-    HoldfastError,
     LeaseLost,
     LimitMismatch,
     OutcomeUnknown,
@@ -68,18 +59,15 @@ class Terms(Struct, frozen=True, gc=False):
         return now if self.fair and self.timeout != 0 else None
 
 
-class _Wait:
+class _Wait(Patience):
     """Where one claim stands while it is not yet granted."""
-
-    trouble_since: Micros | None = None
-    pause: Micros = FIRST_PAUSE
-    told: tuple[int, ...] | None = None  # the fences of the holders told of last
 
     def __init__(self, attempt: Attempt, terms: Terms, started: Micros, now: Micros) -> None:
         self.attempt = attempt
         self.claim: Claim = attempt.command  # type: ignore[assignment]
-        self.started = started
-        self.ends_at = None if terms.timeout is None else started + terms.timeout
+        super().__init__(
+            attempt.key, self.claim.owner, terms.timeout, terms.store_patience, started
+        )
         self.announce_at = terms.announce_at(now)
 
     def claim_at(self, now: Micros) -> Claim:
@@ -88,24 +76,6 @@ class _Wait:
             patience = min(self.claim.ttl, PATIENCE)
             self.claim = replace(self.claim, queue=True, patience=patience)
         return self.claim
-
-    def out_of_time(self, now: Micros) -> bool:
-        return self.ends_at is not None and now >= self.ends_at
-
-    def waiting(self, blocked: Blocked, now: Micros, frees_at: Micros | None) -> Waiting:
-        """What to tell whoever listens."""
-        fences = tuple(holder.fence for holder in blocked.holders)
-        news, self.told = fences != self.told, fences
-        return Waiting(
-            self.attempt.key,
-            self.claim.owner,
-            tuple(anonymous(holder) for holder in blocked.holders),
-            tuple(anonymous(waiter) for waiter in blocked.ahead),
-            now - self.started,
-            None if frees_at is None else max(0, frees_at - now),
-            news,
-            blocked.more,
-        )
 
 
 def acquire_steps(
@@ -120,7 +90,8 @@ def acquire_steps(
         try:
             verdict, view = yield from apply_steps(witness, attempt, wait.claim_at(now), now)
         except (Unavailable, OutcomeUnknown) as trouble:
-            yield from _ride_out_steps(wait, terms, trouble)
+            sure = as_sure_as_we_are(trouble, attempt)
+            yield from wait.ride_out_steps(trouble, sure, "acquire")
             now = yield from NOW
             continue
         now = view.got
@@ -131,7 +102,7 @@ def acquire_steps(
                 return hold
             yield from _give_back_steps(witness, wait, now)
         elif type(verdict) is Blocked:
-            yield from _wait_turn_steps(witness, wait, terms, verdict, view)
+            yield from _wait_turn_steps(witness, wait, verdict, view)
         else:
             assert isinstance(verdict, Mismatch)
             raise LimitMismatch(
@@ -140,21 +111,6 @@ def acquire_steps(
             )
         wait.trouble_since = None
         now = yield from NOW
-
-
-def _ride_out_steps(wait: _Wait, terms: Terms, trouble: HoldfastError) -> Steps[None]:
-    """Pause before the store is tried again, or raise if there is no time left for it."""
-    now = yield from NOW
-    if wait.trouble_since is None:
-        wait.trouble_since, wait.pause = now, FIRST_PAUSE
-    give_up_at = wait.trouble_since + terms.store_patience
-    if wait.ends_at is not None:
-        give_up_at = min(give_up_at, wait.ends_at)
-    if now + wait.pause >= give_up_at:
-        raise as_sure_as_we_are(trouble, wait.attempt) from trouble.__cause__
-    yield from Emit(StoreTrouble(wait.attempt.key, str(trouble), "acquire"))
-    yield from Sleep(wait.pause)
-    wait.pause = min(2 * wait.pause, LONGEST_PAUSE)
 
 
 def _give_back_steps(witness: Witness, wait: _Wait, now: Micros) -> Steps[None]:
@@ -172,16 +128,15 @@ def _give_back_steps(witness: Witness, wait: _Wait, now: Micros) -> Steps[None]:
     attempt.command = wait.claim = replace(wait.claim, token=token)
 
 
-def _wait_turn_steps(
-    witness: Witness, wait: _Wait, terms: Terms, blocked: Blocked, view: View
-) -> Steps[None]:
+def _wait_turn_steps(witness: Witness, wait: _Wait, blocked: Blocked, view: View) -> Steps[None]:
     """Sleep until it may be our turn or there is something else to do; or time is up."""
-    key, now = wait.attempt.key, view.got
+    key, now = wait.key, view.got
     before: tuple[Party, ...] = (*blocked.holders, *blocked.ahead)
     frees_at = [witness.dead_from(key, party, view.now, now) for party in before]
-    yield from Emit(wait.waiting(blocked, now, min(frees_at, default=None)))
+    soonest = min(frees_at, default=None)
+    yield from Emit(wait.waiting(blocked.holders, blocked.ahead, blocked.more, now, soonest))
     if wait.out_of_time(now):
-        raise _not_free(key, blocked, terms)
+        raise wait.not_free(blocked.holders, blocked.places())
     pace = 0
     if blocked.queued:
         pace = min(blocked.places() * PACE, SLOWEST_PACE)
@@ -195,32 +150,6 @@ def _wait_turn_steps(
     wakes_at += [at + pace for at in frees_at]
     at_most = max(SHORTEST_WAIT, min(wakes_at) - now)
     yield from Wait(key, view.version, wait.claim.token, at_most)
-
-
-def _not_free(key: str, blocked: Blocked, terms: Terms) -> Busy:
-    who = blocking(blocked.holders, blocked.places())
-    holders = [anonymous(holder) for holder in blocked.holders]
-    if terms.timeout == 0:
-        return Busy(f"{key!r} is {who}.", key=key, holders=holders)
-    seconds = (terms.timeout or 0) / SECOND
-    return AcquireTimeout(
-        f"{key!r} was not free within {seconds:g} s: it is {who}.",
-        key=key,
-        holders=holders,
-    )
-
-
-def blocking(holders: Sequence[Holder], waiting: int) -> str:
-    """Who is in the way, for people."""
-    if not holders:
-        return f"kept for the {waiting} waiting ahead"
-    ahead = f", with {waiting} waiting ahead" if waiting else ""
-    return f"held by {names(holders)}{ahead}"
-
-
-def names(parties: Sequence[Party]) -> str:
-    """Who they are, each once."""
-    return ", ".join(sorted({party.owner for party in parties}))
 
 
 # --- many keys ------------------------------------------------------------------------------
