@@ -1,4 +1,4 @@
-"""What `run` says while it waits for the lock: who holds it, for how long, and who is ahead.
+"""What `run` and `wait` say while they wait: who holds the lock, for how long, who is ahead.
 
 On a terminal that is a line that keeps changing; elsewhere one line when the wait begins
 and one whenever somebody else holds the lock.
