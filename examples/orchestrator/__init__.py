@@ -1,1 +1,1 @@
-"""An orchestrator that may die, and remote workers that go on: `python -m examples.orchestrator`."""
+"""An orchestrator that may die, and remote workers that go on."""

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 def tell_story(*args: str) -> str:
     """Run it; what it said."""
     environment = {n: v for n, v in os.environ.items() if not n.startswith("HOLDFAST_")}
+    environment |= {"PAUSE_S": "1.2", "TTL_S": "4"}  # machines of tests are busy
     program = subprocess.Popen(
         [sys.executable, "-m", "examples.orchestrator", *args],
         cwd=ROOT, env=environment, start_new_session=True,
