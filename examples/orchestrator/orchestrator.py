@@ -37,8 +37,8 @@ def obtain(locks: holdfast.Locks, part: str) -> int:
 def attach(locks: holdfast.Locks, key: str) -> None:
     """Somebody is at it: say who, and wait for the end of it."""
     for holder in locks.show(key).holders:
-        age = "a while" if holder.age is None else f"{holder.age:.1f} s"
-        say(f"{holder.note['part']}: at work for {age}, started by {holder.owner}. I wait for it.")
+        part, age = holder.note["part"], holder.age
+        say(f"{part}: at work for {age:.1f} s, started by {holder.owner}. I wait for it.")
     locks.wait_until_free(key)
 
 

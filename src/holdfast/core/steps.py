@@ -121,7 +121,7 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
         if at is not None:
             stamp = Stamp(at, beat, True, witness.reached(now))
         else:
-            stamp = Stamp((yield from WALL), beat, clocked=False)
+            stamp = Stamp((yield from WALL), beat, False, witness.reached(now))
         record = view.record
         dead = witness.dead(key, view.now, now) if record.holders or record.queue else rules.nobody
         decision = rules.decide(command, record, dead, stamp)

@@ -27,9 +27,9 @@ from typing import Any
 
 from sqlalchemy import text
 
+from holdfast.stores.poller import Poller
 from holdfast.stores.sql.database import Database
 from holdfast.stores.sql.deadlines import sever
-from holdfast.stores.sql.poller import Poller
 from holdfast.stores.sql.postgres import PostgreSQLDialect, heard
 from holdfast.stores.wakeups import Sleeper, Wakeups
 

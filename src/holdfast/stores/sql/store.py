@@ -18,6 +18,7 @@ from holdfast.core.contract import Entry, Page, Version
 from holdfast.core.records import Record
 from holdfast.errors import BadOption, BadURL
 from holdfast.stores.base import AsyncStore, Outcome
+from holdfast.stores.poller import Poller
 from holdfast.stores.sql.bell import Bell
 from holdfast.stores.sql.database import Database
 from holdfast.stores.sql.engine import (
@@ -29,7 +30,6 @@ from holdfast.stores.sql.engine import (
     options_from,
     url_from,
 )
-from holdfast.stores.sql.poller import Poller
 from holdfast.stores.sql.postgres import PostgreSQLDialect
 from holdfast.stores.wakeups import Ring, RingingStore, Sleeper
 
