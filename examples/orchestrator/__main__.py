@@ -40,7 +40,7 @@ def main(url: str | None) -> int:
     """Everything in a folder that is gone afterwards, but for the locks of a given URL."""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["RESULTS"] = folder
-        os.environ["HOLDFAST_URL"] = url or f"sqlite://{folder}/locks.db"
+        os.environ["HOLDFAST_URL"] = url or f"file://{folder}/locks"
         from examples.orchestrator import results
         from examples.orchestrator.parts import PARTS, TTL_S
 

@@ -9,6 +9,10 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from tests.conformance.blob_targets import azure_url
+from tests.engines.azurite import Azurite
+from tests.engines.shared import shared
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -41,5 +45,10 @@ def check(output: str) -> None:
 
 
 def test_on_this_machine() -> None:
-    """One command, nothing to install."""
+    """One command, nothing to install: the locks are files in a directory."""
     check(tell_story())
+
+
+def test_on_azure() -> None:
+    """The same with another URL: the locks are objects in a container."""
+    check(tell_story(azure_url(shared(Azurite))))

@@ -24,7 +24,7 @@ class Faulty:
     """A slot that fails on cue: before a write, or after it."""
 
     def __init__(self, slot: Slot) -> None:
-        self.uri = slot.uri
+        self.uri, self.compares = slot.uri, slot.compares
         self._slot = slot
         self.away = False
         self.lose_replies = 0

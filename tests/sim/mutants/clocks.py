@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from holdfast.core import holds, rules, validity, watching
+from holdfast.core import holds, listing, rules, validity, watching
 from holdfast.core.commands import Decision, Granted, Renew
 from holdfast.core.contract import Interval
 from holdfast.core.effects import WALL, Steps
@@ -160,7 +160,7 @@ def _a_silent_holder_given_half_its_ttl() -> Iterator[Patches]:
 
 @mutant(400)
 def _a_watcher_that_does_not_look_again() -> Iterator[Patches]:
-    original = watching.show_view
+    original = listing.show_view
 
     def show_view(witness: Witness, key: str, view: View) -> Sighting:
         seen = original(witness, key, view)

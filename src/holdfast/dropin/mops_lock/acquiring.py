@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -64,7 +65,8 @@ def acquire(
             f"and expire above 0."
         )
     ends_at = None if block is None else time.monotonic() + block.total_seconds()
-    claim = _Claim(open_slot(lease_dir_uri), expire_s, margin_s if beside_mops else None, debug)
+    slot = open_slot(lease_dir_uri)
+    claim = _Claim(slot, expire_s, margin_s, beside_mops or not slot.compares, debug)
     while True:
         lease = claim.try_once()
         if lease is not None:
@@ -77,9 +79,12 @@ def acquire(
 class _Claim:
     """One caller's way to the lease."""
 
-    def __init__(self, slot: Slot, expire_s: float, margin_s: float | None, debug: bool) -> None:
+    def __init__(
+        self, slot: Slot, expire_s: float, margin_s: float, settles: bool, debug: bool
+    ) -> None:
         self._slot = slot
-        self._margin_s = margin_s  # None: nobody writes over us
+        self._margin_s = margin_s
+        self._settles = settles  # somebody may write over us
         self._debug = debug
         self._emitter = Emitter(uuid4().hex, expire_s)
         self._empty_since: float | None = None
@@ -106,14 +111,16 @@ class _Claim:
         return Lease(self._slot, self._emitter, version)
 
     def _swap(self, found: Found | None, body: bytes) -> Any | None:
-        try:
-            return self._slot.swap(None if found is None else found.version, body)
-        except OutcomeUnknown:
-            return self._version_of(body)
+        """The version of what we wrote. An answer of no is looked after: something below us
+        may have sent it twice."""
+        version = None
+        with suppress(OutcomeUnknown):
+            version = self._slot.swap(None if found is None else found.version, body)
+        return self._version_of(body) if version is None else version
 
     def _stays(self, body: bytes, began: float) -> bool:
         """Wait whether a mops that looked before us writes over us."""
-        if self._margin_s is None:
+        if not self._settles:
             return True
         took = time.monotonic() - began
         time.sleep(max(self._margin_s, SETTLE_TIMES * took))

@@ -1,26 +1,28 @@
 """The one object that a lease is: read it, and replace it if it is still what was read.
 
 mops and we write it whole, and nobody ever sees half of it. What a swap compares is exact
-between all who write like this; mops itself compares nothing (see `acquiring`).
+between all who write like this; mops itself compares nothing (see `acquiring`). The means
+are those of the blob stores: conditional writes, or `flock` and rename in a directory.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
-from holdfast.errors import BadURL, Misconfigured, OutcomeUnknown
+from holdfast.errors import BadURL, MissingDriver
+from holdfast.stores.blob.folder import Folder
+from holdfast.stores.url import StoreURL, parse, redact
 
 LEASE_DIRNAME = "lock"
 LEASE_FILE = "lock.json"
 FILE_SCHEME = "file://"
+ADLS_SCHEME = "adls://"  # mops' own: adls://account/container/path
+BUSY_S = 5.0
 
 
 class Found(Struct, frozen=True):
@@ -33,7 +35,8 @@ class Found(Struct, frozen=True):
 class Slot(Protocol):
     """Where one object is. May raise the errors of a store."""
 
-    uri: str
+    uri: str  # for people
+    compares: bool  # False: between the look and the write of a swap others may write
 
     def read(self) -> Found | None:
         """What is there now."""
@@ -47,7 +50,8 @@ def join(folder_uri: str, *names: str) -> str:
     """The URI of something in a folder, as mops makes it."""
     if is_path(folder_uri):
         return os.path.join(folder_uri, *names)  # noqa: PTH118 (a URI is not a path)
-    return "/".join([folder_uri.rstrip("/"), *names])
+    place, mark, options = folder_uri.partition("?")
+    return "/".join([place.rstrip("/"), *names]) + mark + options
 
 
 def is_path(uri: str) -> bool:
@@ -59,73 +63,50 @@ def open_slot(lease_dir_uri: str) -> Slot:
     """The slot of the lease in this folder."""
     if not isinstance(lease_dir_uri, str) or not lease_dir_uri.removeprefix(FILE_SCHEME):
         raise BadURL("A lease folder is a URI such as file:///shared/memo/lock.")
-    uri = join(lease_dir_uri, LEASE_FILE)
-    if is_path(uri):
-        return FileSlot(uri)
-    raise BadURL(f"Leases of mops cannot be kept at {lease_dir_uri!r}: use a file:// URI.")
+    if is_path(lease_dir_uri):
+        return FileSlot(lease_dir_uri)
+    url = _adls(lease_dir_uri) if lease_dir_uri.startswith(ADLS_SCHEME) else parse(lease_dir_uri)
+    try:
+        from holdfast.dropin.mops_lock.objects import open_object
+    except ImportError as exc:
+        raise MissingDriver(
+            f"Leases in a bucket need {exc.name}: pip install 'holdfast[blob]'"
+        ) from exc
+    return open_object(url, redact(join(lease_dir_uri, LEASE_FILE)))
+
+
+def _adls(uri: str) -> StoreURL:
+    """mops takes the path as it is, without signs such as %20 in it."""
+    place, _, options = uri.removeprefix(ADLS_SCHEME).partition("?")
+    account, _, rest = place.partition("/")
+    container, _, path = rest.partition("/")
+    if not account or not container:
+        raise BadURL("A lease folder of mops on Azure is adls://account/container/path.")
+    given = dict(parse_qsl(options))
+    return StoreURL("az", uri, host=account, user=container, path=path, options=given)
 
 
 class FileSlot:
-    """A file in a folder.
+    """A file in a folder, which is made when it is needed."""
 
-    A swap is done under a lock of the operating system on a second file, `.lock.json.swap`:
-    look, compare, and rename over it. The system lets go of that lock when a process dies.
-    """
+    compares = True
 
-    def __init__(self, uri: str) -> None:
-        self.uri = uri
-        self._path = Path(uri.removeprefix(FILE_SCHEME)).expanduser().resolve()
+    def __init__(self, lease_dir_uri: str) -> None:
+        self.uri = join(lease_dir_uri, LEASE_FILE)
+        self._path = Path(lease_dir_uri.removeprefix(FILE_SCHEME)).expanduser().resolve()
+        self._folder = Folder(self._path, BUSY_S, locks=1)
 
     def read(self) -> Found | None:
-        with self._errors():
-            try:
-                body = self._path.read_bytes()
-            except (FileNotFoundError, NotADirectoryError):
-                return None
-        return Found(body, body)
+        if not self._path.is_dir():
+            return None
+        body = self._folder.read(LEASE_FILE)
+        return None if body is None else Found(body, body)
 
     def swap(self, version: Any | None, body: bytes) -> Any | None:
-        with self._errors():
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with self._alone():
-                found = self.read()
-                if (found and found.version) != version:
-                    return None
-                self._replace(body)
+        if not self._path.is_dir():
+            self._folder.create(parents=True)
+        with self._folder.locked(LEASE_FILE):
+            if self._folder.read(LEASE_FILE) != version:
+                return None
+            self._folder.put(os.urandom(8).hex(), LEASE_FILE, body)
         return body
-
-    def _replace(self, body: bytes) -> None:
-        fd, draft = tempfile.mkstemp(prefix=f".{self._path.name}.", dir=self._path.parent)
-        try:
-            with os.fdopen(fd, "wb") as file:
-                file.write(body)
-            Path(draft).chmod(0o666 & ~_umask())
-            Path(draft).replace(self._path)
-        except BaseException:
-            with suppress(OSError):
-                Path(draft).unlink()
-            raise
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        guard = self._path.with_name(f".{self._path.name}.swap")
-        fd = os.open(guard, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(fd)
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as exc:
-            kind = Misconfigured if isinstance(exc, PermissionError) else OutcomeUnknown
-            raise kind(f"The lease at {self.uri} cannot be used: {exc.strerror}.") from exc
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

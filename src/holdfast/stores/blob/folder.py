@@ -47,8 +47,11 @@ _FULL = {ENOSPC, EDQUOT}
 class Folder:
     """The directory at a path."""
 
-    def __init__(self, path: Path, busy_s: float, *, fsync: bool) -> None:
+    def __init__(
+        self, path: Path, busy_s: float, *, fsync: bool = False, locks: int = LOCKS
+    ) -> None:
         self.path = path
+        self._locks = locks
         self._ours = path / OURS
         self._busy_s = busy_s
         self._fsync = fsync
@@ -109,7 +112,7 @@ class Folder:
         try:
             self.path.mkdir(parents=parents, exist_ok=True)
             self._ours.mkdir(exist_ok=True)
-            for name in ("clock", *map(_lock_name, range(LOCKS))):
+            for name in ("clock", *map(_lock_name, range(self._locks))):
                 (self._ours / name).touch()
             for left in self._ours.glob("new-*"):
                 with suppress(FileNotFoundError):
@@ -121,7 +124,7 @@ class Folder:
     @contextmanager
     def locked(self, name: str) -> Iterator[None]:
         """Nobody else is between reading and replacing this file."""
-        opened = self._lock(_lock_name(crc32(name.encode()) % LOCKS))
+        opened = self._lock(_lock_name(crc32(name.encode()) % self._locks))
         try:
             yield
         finally:
@@ -184,6 +187,16 @@ class Folder:
                 os.fsync(opened)
         finally:
             os.close(opened)
+
+    def put(self, nonce: str, name: str, raw: bytes) -> None:
+        """Replace a file whole: others see what was there before, or all of this."""
+        new = self.prepare(nonce, raw)
+        try:
+            self.replace(new, name)
+        except BaseException:
+            with suppress(OSError):
+                new.unlink()
+            raise
 
     def replace(self, new: Path, name: str) -> None:
         """Put a prepared file in place."""
