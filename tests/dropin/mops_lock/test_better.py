@@ -205,6 +205,33 @@ def test_one_failing_lease_costs_no_other(folder: Folder, tmp_path: Any) -> None
         release()
 
 
+def test_one_hanging_lease_costs_no_other(folder: Folder) -> None:
+    """A write that does not come back, for longer than the lease lasts, holds up nobody."""
+    hangs, go_on = threading.Event(), threading.Event()
+
+    class Hanging:
+        writer_id, expire_s = "hanging", 0.2
+        released = False
+
+        def maintain(self) -> None:
+            hangs.set()
+            go_on.wait(30)
+
+        def release(self) -> None:
+            self.released = True
+
+    hanging = Hanging()
+    stuck = lease.add_lease_to_maintenance_daemon(hanging)
+    assert hangs.wait(20)
+    release = lease.add_lease_to_maintenance_daemon(got(lease.acquire(folder.uri, expire=SHORT)))
+    first = folder.read()["write_count"]
+    until(lambda: folder.read()["write_count"] > first + 4)
+    release()
+    go_on.set()
+    stuck()
+    assert hanging.released
+
+
 def test_a_loss_is_told(folder: Folder, caplog: pytest.LogCaptureFixture) -> None:
     """The daemon stops maintaining what is somebody else's, says so, and sets `lost`."""
     acquired = got(lease.acquire(folder.uri, expire=SHORT))

@@ -21,7 +21,7 @@ from holdfast.dropin.mops_lock.contents import Emitter, decode, is_released
 from holdfast.dropin.mops_lock.errors import CannotMaintainLease, LeaseLostError
 from holdfast.dropin.mops_lock.lease import Lease, LeaseAcquired
 from holdfast.dropin.mops_lock.slots import open_slot
-from holdfast.errors import HoldfastError, LeaseLost
+from holdfast.errors import HoldfastError, LeaseLost, Unavailable
 
 logger = logging.getLogger("holdfast")
 
@@ -43,10 +43,12 @@ class Maintenance(Renewals):
     def lost(self, hold: Hold) -> None:
         """Somebody else has it; or it ran out by our clock, and we go on trying."""
         releaser = self.kept(hold)
-        super().lost(hold)
-        if isinstance(releaser, _Releaser) and not releaser.is_over():
-            logger.warning("Others may take the lease at %s now. Trying on", hold.key)
-            releaser.begin()
+        if not isinstance(releaser, _Releaser) or releaser.is_over():
+            super().lost(hold)
+            return
+        self.end(hold)
+        logger.error("The lease at %s ran out, and others may take it. Trying on", hold.key)
+        releaser.begin()
 
 
 class _Releaser:
@@ -70,14 +72,16 @@ class _Releaser:
         return self._ended
 
     def _maintain(self) -> bool:
-        with self._lock:
-            if self._ended:
-                return True
-            try:
+        if not self._lock.acquire(blocking=False):  # nobody else shall hang with it
+            raise Unavailable("an earlier write has not come back yet")
+        try:
+            if not self._ended:
                 self._lease.maintain()
-            except LeaseLost:
-                self._forget()
-                raise
+        except LeaseLost:
+            self._forget()
+            raise
+        finally:
+            self._lock.release()
         return True
 
     def __call__(self) -> None:
