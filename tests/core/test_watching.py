@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from holdfast.core.contract import Entry, Facts, exactly
-from holdfast.core.effects import Effect, Emit, Load, Now, Sleep, Steps, Wait
+from holdfast.core.effects import Effect, Emit, Load, Now, Sleep, Wait
 from holdfast.core.events import StoreTrouble, Waiting
 from holdfast.core.patience import Patience
 from holdfast.core.records import SECOND, Holder, Record
 from holdfast.core.watching import LOOK_AGAIN_AT_LAST, wait_until_free_steps
 from holdfast.core.witness import Witness
 from holdfast.errors import AcquireTimeout, Busy, Unavailable
+from tests.play import play
 
-R = TypeVar("R")
 TTL = 30 * SECOND
 FACTS = Facts(name="x", linearizable=True, clock="store", reach="host", wakeup="push", durable=True)
 
@@ -36,7 +36,7 @@ class Watched:
 
     def run(self, timeout: int | None = None, store_patience: int = 60 * SECOND) -> Any:
         wait = Patience("k", "me", timeout, store_patience, self.t)
-        return play(wait_until_free_steps(Witness(FACTS), wait), self)
+        return play(wait_until_free_steps(Witness(FACTS), wait), self.answer)
 
     def answer(self, effect: Effect) -> Any:
         if isinstance(effect, Load):
@@ -58,21 +58,6 @@ class Watched:
         holder = Holder("t", 7, "who", "exclusive", TTL, 0, expires_at, str(self.t), note={"n": 1})
         held = (holder,) if self.t < self.free_at else ()
         return Entry(Record(7, held), self.t, exactly(self.t)), self.t, self.t
-
-
-def play(steps: Steps[R], world: Watched) -> R:
-    """Run steps to the end in this world."""
-    reply, trouble = None, None
-    while True:
-        try:
-            effect = steps.send(reply) if trouble is None else steps.throw(trouble)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
-        reply = trouble = None
-        try:
-            reply = world.answer(effect)
-        except Unavailable as exc:
-            trouble = exc
 
 
 def test_free_at_once() -> None:

@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
-from contextlib import suppress
-from pathlib import Path
 
 from tests.conformance.blob_targets import azure_url
 from tests.engines.azurite import Azurite
 from tests.engines.shared import shared
+from tests.examples.story import tell_story
 
-ROOT = Path(__file__).parents[2]
 
-
-def tell_story(*args: str) -> str:
-    """Run it; what it said."""
+def orchestrate(*args: str) -> str:
+    """What it said."""
     environment = {n: v for n, v in os.environ.items() if not n.startswith("HOLDFAST_")}
-    environment |= {"PAUSE_S": "1.2", "TTL_S": "4"}  # machines of tests are busy
-    program = subprocess.Popen(
-        [sys.executable, "-m", "examples.orchestrator", *args],
-        cwd=ROOT, env=environment, start_new_session=True,
-        text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    try:
-        output, _ = program.communicate(timeout=100)
-    finally:
-        with suppress(ProcessLookupError):  # nobody is left of a program that ended well
-            os.killpg(program.pid, signal.SIGKILL)
-    assert program.returncode == 0, output
-    return output
+    patient = {"PAUSE_S": "1.2", "TTL_S": "4"}  # machines of tests are busy
+    return tell_story("orchestrator", *args, env={**environment, **patient})
 
 
 def check(output: str) -> None:
@@ -46,9 +29,9 @@ def check(output: str) -> None:
 
 def test_on_this_machine() -> None:
     """One command, nothing to install: the locks are files in a directory."""
-    check(tell_story())
+    check(orchestrate())
 
 
 def test_on_azure() -> None:
     """The same with another URL: the locks are objects in a container."""
-    check(tell_story(azure_url(shared(Azurite))))
+    check(orchestrate(azure_url(shared(Azurite))))

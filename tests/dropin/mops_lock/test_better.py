@@ -16,7 +16,7 @@ from holdfast.dropin import mops_lock as lease
 from holdfast.dropin.mops_lock import acquiring
 from holdfast.dropin.mops_lock.slots import Found, Slot, open_slot
 from holdfast.errors import CorruptRecord, OutcomeUnknown, Unavailable
-from tests.dropin.mops_lock.lab import LONG, SHORT, Folder
+from tests.dropin.mops_lock.lab import LONG, SHORT, Folder, race
 from tests.helpers import until
 
 
@@ -301,17 +301,9 @@ def test_lost_replies(folder: Folder, fault: Faulty) -> None:
 @pytest.mark.parametrize("beside_mops", [True, False])
 def test_one_of_many_gets_it(folder: Folder, beside_mops: bool) -> None:
     """Of those who see it free at once, one gets it, again and again."""
-    barrier = threading.Barrier(8)
-
-    def race(_: int) -> Any:
-        barrier.wait(20)
-        return lease.acquire(folder.uri, expire=LONG, beside_mops=beside_mops)
-
-    with ThreadPoolExecutor(8) as pool:
-        for _ in range(15):
-            winners = [each for each in pool.map(race, range(8)) if each is not None]
-            assert len(winners) == 1
-            winners[0].release()
+    for _ in range(15):
+        (winner,) = race(folder.uri, 8, beside_mops=beside_mops)
+        winner.release()
 
 
 @pytest.mark.parametrize("where", ["sleep", "read"])
