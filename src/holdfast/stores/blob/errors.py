@@ -23,9 +23,8 @@ _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|FilesystemNotFound|buck
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _STATUS = re.compile(r"status code: (\d{3})")
 _TIME = re.compile(r"Time:(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z)")
-_CREDENTIALS = re.compile(
-    r"169\.254\.16|metadata\.google|latest/api/token|credential|oauth|token", re.I
-)
+# Where obstore asks for credentials when it was given none.
+_METADATA = re.compile(r"169\.254\.16|metadata\.google|latest/api/token")
 # It did not get as far as a connection, so nothing was asked of the service.
 _NOT_SENT = re.compile(r"kind: Connect|dns error|tcp connect error")
 _NO_TIME = re.compile(r"MissingLastModified|[Ll]ast-?\s?[Mm]odified")
@@ -51,17 +50,15 @@ def trouble(exc: Exception, where: str, *, writing: bool) -> HoldfastError:
         return Misconfigured(
             f"There is no bucket or container for {where}: create it, or correct the URL."
         )
-    if isinstance(exc, (PermissionDeniedError, UnauthenticatedError)):
-        if writing and isinstance(exc, PermissionDeniedError):
-            return StoreReadOnly(
-                f"{where} does not let us write ({why}): check the credentials, and that they "
-                f"may read, write and list objects there."
-            )
-        return Misconfigured(
-            f"{where} does not let us in ({why}): check the credentials, and that they may "
+    status = _status(text)
+    if isinstance(exc, (PermissionDeniedError, UnauthenticatedError)) or status in (401, 403):
+        if _METADATA.search(text):
+            return Misconfigured(f"No credentials were found for {where} ({why}).")
+        kind, do = (StoreReadOnly, "write") if writing else (Misconfigured, "read")
+        return kind(
+            f"{where} does not let us {do} ({why}): check the credentials, and that they may "
             f"read, write and list objects there."
         )
-    status = _status(text)
     if isinstance(exc, (NotSupportedError, NotImplementedError)) or status == 501:
         return Misconfigured(
             f"{where} has no conditional writes ({why}): `?protocol=last-writer` does without, "
@@ -75,8 +72,6 @@ def trouble(exc: Exception, where: str, *, writing: bool) -> HoldfastError:
     if _NOT_SENT.search(text):
         return Unavailable(f"{where} cannot be reached ({why}).")
     if status is not None and 400 <= status < 500 and status not in _BUSY:
-        if _CREDENTIALS.search(text.partition("Server returned")[0]):
-            return Misconfigured(f"No credentials were found for {where} ({why}).")
         return Misconfigured(f"{where} refused a request ({why}).")
     if writing:
         return OutcomeUnknown(f"{where} gave no answer that says whether it wrote ({why}).")
