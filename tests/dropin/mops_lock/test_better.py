@@ -15,7 +15,7 @@ import pytest
 from holdfast.dropin import mops_lock as lease
 from holdfast.dropin.mops_lock import acquiring
 from holdfast.dropin.mops_lock.slots import Found, Slot, open_slot
-from holdfast.errors import CorruptRecord, OutcomeUnknown, Unavailable
+from holdfast.errors import CorruptRecord, HoldfastError, OutcomeUnknown, Unavailable
 from tests.dropin.mops_lock.lab import LONG, SHORT, Folder, race
 from tests.helpers import until
 
@@ -298,6 +298,28 @@ def test_lost_replies(folder: Folder, fault: Faulty) -> None:
     assert folder.read()["writer_id"] == acquired.writer_id
 
 
+def test_a_write_that_arrives_late_is_ours(folder: Folder, fault: Faulty) -> None:
+    """A write that was given up on, and is there when we look again, is no other's."""
+    late: list[bytes] = []
+    swap = fault.swap
+
+    def slow(version: Any, body: bytes) -> Any:
+        if not late:
+            late.append(body)
+            raise OutcomeUnknown("it is still on its way")
+        if len(late) == 1:
+            late.append(body)
+            folder.write(late[0])
+        return swap(version, body)
+
+    fault.swap = slow  # type: ignore[method-assign]
+    acquired = got(lease.acquire(folder.uri, expire=LONG, block=timedelta(seconds=20)))
+    assert folder.writer() == acquired.writer_id
+    acquired.maintain()
+    acquired.release()
+    assert folder.writer() == ""
+
+
 @pytest.mark.parametrize("beside_mops", [True, False])
 def test_one_of_many_gets_it(folder: Folder, beside_mops: bool) -> None:
     """Of those who see it free at once, one gets it, again and again."""
@@ -361,6 +383,17 @@ def test_an_empty_file(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CorruptRecord, match="empty"):
         lease.acquire(folder.uri, block=None)
     assert folder.file.read_bytes() == b""
+
+
+def test_a_folder_that_cannot_be(folder: Folder, tmp_path: Any) -> None:
+    """A file in its place: there is no lease there, and none can be made."""
+    (tmp_path / "memo").write_text("a file")
+    with pytest.raises(HoldfastError, match="memo"):
+        lease.acquire(folder.uri)
+    with pytest.raises(lease.CannotMaintainLease, match="no lease"):
+        lease.make_remote_lease_writer(folder.uri)
+    assert lease.read_lease(folder.memo) is None
+    assert (tmp_path / "memo").read_text() == "a file"
 
 
 @pytest.mark.parametrize("uri", ["", "file://", "ftp://host/x", None])

@@ -88,6 +88,7 @@ class _Claim:
         self._debug = debug
         self._emitter = Emitter(uuid4().hex, expire_s)
         self._empty_since: float | None = None
+        self._warned = False
         self._patience_s = FIRST_LOOK_S
         self.pause_s = 0.0
 
@@ -147,15 +148,16 @@ class _Claim:
             return False
         self._empty_since = None
         contents = decode(found.body, self._slot.uri)
-        if is_released(contents):
+        # Ours is there when an earlier write of ours has arrived late.
+        if is_released(contents) or contents["writer_id"] == self._emitter.writer_id:
             return True
         ends = expires_at(contents, self._slot.uri)
         if ends is None:
             return True
         self._warn_of_another_expire(contents)
         rest_s = (ends - utc_now()).total_seconds()
-        self._patience_s = min(1.5 * self._patience_s, LOOK_AGAIN_S)
         self.pause_s = min(self._patience_s, max(0.001, rest_s))
+        self._patience_s = min(1.5 * self._patience_s, LOOK_AGAIN_S)
         return rest_s < 0
 
     def _wait_for_contents(self) -> None:
@@ -168,7 +170,8 @@ class _Claim:
 
     def _warn_of_another_expire(self, contents: LeaseContents) -> None:
         theirs, ours = float(contents["expire_s"]), self._emitter.expire_s
-        if round(theirs, 4) != round(ours, 4):
+        if round(theirs, 4) != round(ours, 4) and not self._warned:
+            self._warned = True
             logger.warning(
                 "The lease at %s runs out after %g s, and not after %g s as here: give all "
                 "the same expire, because mops goes by its own",

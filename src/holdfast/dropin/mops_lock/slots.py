@@ -97,16 +97,20 @@ class FileSlot:
         self._folder = Folder(self._path, BUSY_S, locks=1)
 
     def read(self) -> Found | None:
-        if not self._path.is_dir():
-            return None
-        body = self._folder.read(LEASE_FILE)
+        body = self._folder.read(LEASE_FILE) if self._is_there() else None
         return None if body is None else Found(body, body)
 
     def swap(self, version: Any | None, body: bytes) -> Any | None:
-        if not self._path.is_dir():
+        if not self._is_there():
             self._folder.create(parents=True)
         with self._folder.locked(LEASE_FILE):
             if self._folder.read(LEASE_FILE) != version:
                 return None
             self._folder.put(os.urandom(8).hex(), LEASE_FILE, body)
         return body
+
+    def _is_there(self) -> bool:
+        try:
+            return self._path.is_dir()
+        except OSError as exc:
+            raise self._folder.trouble(exc) from exc
