@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +13,21 @@ from typing import Any
 
 from holdfast.dropin import mops_lock
 
-with warnings.catch_warnings():  # it leaves files open when it is imported
-    warnings.simplefilter("ignore")
-    from thds.mops.pure.core import lease as mops_lease
 
-theirs: Any = mops_lease
+def _import_mops() -> Any:
+    """It leaves files open, and sets up the log of the whole process if nobody has."""
+    somebody = logging.NullHandler()
+    logging.getLogger().addHandler(somebody)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from thds.mops.pure.core import lease
+    finally:
+        logging.getLogger().removeHandler(somebody)
+    return lease
+
+
+theirs: Any = _import_mops()
 ours: Any = mops_lock
 MODULES = {"theirs": theirs, "ours": ours}
 SHORT = timedelta(seconds=0.5)
