@@ -159,6 +159,7 @@ class DirectoryStore(RingingStore):
     def setup(self) -> None:
         """Create the directory, and those above it."""
         self._folder.create(parents=True)
+        self._folder.tidy()
 
     def close(self) -> None:
         """Waiting calls return."""

@@ -108,18 +108,24 @@ class Folder:
     # --- writing ------------------------------------------------------------------------------
 
     def create(self, *, parents: bool = False) -> None:
-        """Make the directory and what belongs in it; remove what a crash has left."""
+        """Make the directory and what belongs in it, unless it is there."""
+        names = ("clock", *map(_lock_name, range(self._locks)))
         try:
+            if (self._ours / names[-1]).exists():
+                return
             self.path.mkdir(parents=parents, exist_ok=True)
             self._ours.mkdir(exist_ok=True)
-            for name in ("clock", *map(_lock_name, range(self._locks))):
+            for name in names:
                 (self._ours / name).touch()
-            for left in self._ours.glob("new-*"):
-                with suppress(FileNotFoundError):
-                    if time.time() - left.stat().st_mtime > LEFT_OVER_S:
-                        left.unlink()
         except OSError as exc:
             raise self.trouble(exc) from exc
+
+    def tidy(self) -> None:
+        """Remove what a crash in the middle of a write has left."""
+        for left in self._ours.glob("new-*"):
+            with suppress(OSError):
+                if time.time() - left.stat().st_mtime > LEFT_OVER_S:
+                    left.unlink()
 
     @contextmanager
     def locked(self, name: str) -> Iterator[None]:
@@ -160,7 +166,7 @@ class Folder:
         except OSError as exc:
             raise self.trouble(exc) from exc
         try:
-            return os.open(path, flags)
+            return os.open(path, flags | os.O_CREAT, 0o666)
         except OSError as exc:
             raise self.trouble(exc) from exc
 

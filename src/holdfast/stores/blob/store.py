@@ -50,6 +50,8 @@ _BEST_EFFORT = (
 class BlobStore(Store):
     """Objects in a bucket or container, through obstore."""
 
+    facts = FACTS
+
     def __init__(self, place: Place, settings: Settings) -> None:
         about_to_use()
         self.place = place
