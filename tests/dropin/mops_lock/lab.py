@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.dropin import mops_lock
+from tests.dropin.mops_lock.blobs import register
 
 
 def _import_mops() -> Any:
@@ -28,6 +29,7 @@ def _import_mops() -> Any:
 
 
 theirs: Any = _import_mops()
+register()
 ours: Any = mops_lock
 MODULES = {"theirs": theirs, "ours": ours}
 SHORT = timedelta(seconds=0.5)

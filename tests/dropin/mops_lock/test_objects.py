@@ -16,7 +16,7 @@ from holdfast.dropin.mops_lock.slots import join
 from holdfast.stores.blob.store import BlobStore
 from holdfast.stores.registry import open_store
 from tests.conformance.blob_targets import azure_url, s3_url
-from tests.dropin.mops_lock.lab import LONG, SHORT, race
+from tests.dropin.mops_lock.lab import LONG, SHORT, race, theirs
 from tests.engines.azurite import Azurite
 from tests.engines.base import free_port
 from tests.engines.s3 import S3Server
@@ -108,6 +108,30 @@ def test_one_of_many_gets_it(kind: str) -> None:
     for _ in range(5):
         (winner,) = race(bucket.uri, 6, beside_mops=False)
         winner.release()
+
+
+def test_old_and_new_workers_exclude_each_other(bucket: Bucket) -> None:
+    """On a bucket as in a directory: held, joined, released, and told when it was taken."""
+    held = lease.acquire(bucket.uri, expire=LONG)
+    assert held is not None
+    assert theirs.acquire(bucket.uri, expire=LONG) is None
+    remote = theirs.make_remote_lease_writer(bucket.uri, held.writer_id)
+    remote.maintain()
+    held.maintain()
+    held.release()
+    old = theirs.acquire(bucket.uri, expire=LONG, debug=False)
+    assert lease.acquire(bucket.uri, expire=LONG) is None
+    joined = lease.make_remote_lease_writer(bucket.uri, old.writer_id)
+    old.maintain()
+    joined.maintain()
+    old.release()
+    with pytest.raises(lease.LeaseLostError, match="released"):
+        joined.maintain()
+    mine = lease.acquire(bucket.uri, expire=LONG)
+    assert mine is not None
+    old.maintain()  # an old worker that comes back takes it, as it does from its own kind
+    with pytest.raises(lease.LeaseLostError, match=old.writer_id):
+        mine.maintain()
 
 
 def test_what_is_no_lease_is_left_alone(bucket: Bucket) -> None:
