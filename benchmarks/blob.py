@@ -92,11 +92,7 @@ def requests(url: str, lease_uri: str) -> str:
     counted: list[Any] = []
     store = open_store(url)
     assert isinstance(store, BlobStore)
-    answer = store._wire._answer
-    store._wire._answer = lambda request: (  # type: ignore[method-assign]
-        counted.append(request) if not isinstance(request, Pause) else None,
-        answer(request),
-    )[1]
+    _count(store, counted)
     lines = ["### Blob: requests on Azurite", "", "| | acquire | release |", "|---|---|---|"]
     with holdfast.connect(store) as locks:
         for name in ("holdfast, a new key", "holdfast, warm"):
@@ -116,9 +112,19 @@ def requests(url: str, lease_uri: str) -> str:
 def _cold(url: str, counted: list[Any]) -> BlobStore:
     store = open_store(url)
     assert isinstance(store, BlobStore)
-    answer = store._wire._answer
-    store._wire._answer = lambda request: (counted.append(request), answer(request))[1]  # type: ignore[method-assign]
+    _count(store, counted)
     return store
+
+
+def _count(store: BlobStore, counted: list[Any]) -> None:
+    answer = store._wire._answer
+
+    def count(request: Any) -> Any:
+        if not isinstance(request, Pause):
+            counted.append(request)
+        return answer(request)
+
+    store._wire._answer = count  # type: ignore[method-assign]
 
 
 def _counted(name: str, counted: list[Any], acquire: Callable[[], Any]) -> str:
