@@ -58,8 +58,8 @@ class MopsOnAzurite(Mops):
         super().__init__(place)
         self._root = "azurite://mops"
         self._store, self._obstore = _container(place), import_module("obstore")
-        known = import_module("thds.mops.pure.core.uris")._REGISTERED_BLOB_STORES
-        known.insert(0, lambda uri: self if uri.startswith(self._root) else None)
+        register = import_module("thds.mops.pure.core.uris").register_blob_store
+        register(lambda uri: self if uri.startswith(self._root) else None)
 
     def readbytesinto(self, uri: str, stream: Any, *, type_hint: str = "") -> None:
         """What mops calls to read."""
