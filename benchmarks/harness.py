@@ -34,7 +34,7 @@ class Scale:
 
 
 FULL = Scale(
-    "full", rounds=11, turn_s=0.06, long_rounds=3, long_turn_s=0.8, hand_overs=30,
+    "full", rounds=11, turn_s=0.06, long_rounds=3, long_turn_s=0.8, hand_overs=25,
     contenders=(1, 4, 8, 16, 64), leases=(1, 10, 100, 1000, 10_000), ttl_s=30.0,
     listed=(10_000, 100_000),
 )  # fmt: skip

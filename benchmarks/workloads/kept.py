@@ -77,7 +77,7 @@ def _keep(entrant: Entrant, sizes: Sequence[int], ttl_s: float) -> list[dict[str
             keeper.worker.ask(take, keeper.size, ttl_s)
         for keeper in keepers:
             keeper.note(keeper.worker.answer())
-        time.sleep(period_s / 2)  # let the first beats find their places
+        time.sleep(period_s / 5)  # let things settle
         for keeper in keepers:
             keeper.start(period_s)
         return [keeper.finish() for keeper in keepers]
