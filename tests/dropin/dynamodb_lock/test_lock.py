@@ -91,7 +91,7 @@ def test_each_takes_over_from_the_other(lab: Lab, first: Whose, second: Whose) -
     assert two.release("k", "run-2") is True
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(300)
 def test_old_and_new_workers_count_together(local: Lab, tmp_path: Path) -> None:
     """Eight processes, half of them with the class they had: no increment is lost."""
     workers = [
