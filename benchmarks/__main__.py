@@ -7,7 +7,7 @@ import logging
 import platform
 import sys
 
-ALL = ("foundation", "sql", "redis")
+ALL = ("foundation", "sql", "redis", "dynamodb")
 
 
 def main(names: list[str]) -> None:

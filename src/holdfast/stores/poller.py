@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from holdfast.core.contract import Version
 from holdfast.errors import HoldfastError
 from holdfast.stores.wakeups import Sleeper, Wakeups
 
@@ -25,9 +24,11 @@ LINGER_S = 2.0
 NEARLY = 0.4
 MOST_KEYS = 500
 
-# Asks the store about keys: for each that has a record its version, and a mark that changes
-# with every write that may let somebody in.
-Turns = Callable[[Sequence[str]], Mapping[str, tuple[Version, Any]]]
+# Asks the store about keys: what is to be seen of each that has a record.
+Turns = Callable[[Sequence[str]], Mapping[str, Any]]
+# Whether what is to be seen (None: no record) may let this sleeper in. It is asked at every
+# look, and may keep a mark on the sleeper.
+Changed = Callable[[Sleeper, Any], bool]
 
 
 class Naps(NamedTuple):
@@ -61,10 +62,11 @@ class Pace:
 class Poller:
     """Rings sleepers when they may have been let in."""
 
-    def __init__(self, turns: Turns, naps: Naps = Naps()) -> None:  # noqa: B008 (it is a value)
+    def __init__(self, turns: Turns, changed: Changed, naps: Naps | None = None) -> None:
         self.sleepers = Wakeups()
         self._turns = turns
-        self._naps = naps
+        self._may_have_changed = changed
+        self._naps = naps or Naps()
         self._changed = threading.Condition()
         self._paces: dict[str, Pace] = {}
         self._running = False
@@ -144,9 +146,9 @@ class Poller:
                 self._ring(key, self.sleepers.sleepers(key))
             return
         for key in keys:
-            version, turn = seen.get(key, (None, None))
+            sight = seen.get(key)
             sleepers = self.sleepers.sleepers(key)
-            self._ring(key, [one for one in sleepers if _may_have_changed(one, version, turn)])
+            self._ring(key, [one for one in sleepers if self._may_have_changed(one, sight)])
 
     def _ring(self, key: str, sleepers: list[Sleeper]) -> None:
         for sleeper in sleepers:
@@ -156,14 +158,6 @@ class Poller:
                 pace = self._paces.get(key)
                 if pace is not None:
                     pace.quicken(time.monotonic())
-
-
-def _may_have_changed(sleeper: Sleeper, version: Version, turn: Any) -> bool:
-    """The first look compares the version; later ones only what lets somebody in."""
-    if sleeper.mark is None:
-        sleeper.mark = (turn,)
-        return bool(version != sleeper.version)
-    return bool(sleeper.mark != (turn,))
 
 
 def _jittered(nap: float) -> float:

@@ -23,9 +23,10 @@ def test_no_increment_is_lost(lab: Lab, tmp_path: Path) -> None:
     counter = tmp_path / "count"
     counter.write_text("0")
     command = [sys.executable, "-m", "tests.stores.dynamodb.test_crowd", url, str(counter)]
+    here = Path(__file__).parents[3]
     crowd = [
-        subprocess.Popen(command, cwd=Path(__file__).parents[3], stdout=subprocess.PIPE)
-        for _ in range(PROCESSES)
+        subprocess.Popen([*command, str(number)], cwd=here, stdout=subprocess.PIPE)
+        for number in range(PROCESSES)
     ]
     try:
         said = [member.communicate(timeout=250)[0] for member in crowd]
@@ -40,14 +41,15 @@ def test_no_increment_is_lost(lab: Lab, tmp_path: Path) -> None:
         assert locks.show("counter").free
 
 
-def count_up(url: str, counter: Path) -> None:
-    """Read, add one and write, under the lock."""
+def count_up(url: str, counter: Path, number: int) -> None:
+    """Read, add one and write, under the lock; every fourth one queues for it."""
+    fair = None if number % 4 == 0 else False
     with holdfast.connect(url, ttl=60) as locks:
         for _ in range(TIMES):
-            with locks.acquire("counter", timeout=200) as lease:
+            with locks.acquire("counter", timeout=200, fair=fair) as lease:
                 counter.write_text(str(int(counter.read_text()) + 1))
                 sys.stdout.write(f"{lease.fence}\n")
 
 
 if __name__ == "__main__":
-    count_up(sys.argv[1], Path(sys.argv[2]))
+    count_up(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))

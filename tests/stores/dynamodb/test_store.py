@@ -9,11 +9,14 @@ import boto3
 import pytest
 
 import holdfast
+from holdfast.core.commands import ANYONE, NOBODY
 from holdfast.core.contract import Conflict, Entry, Interval, Swapped
 from holdfast.core.records import SECOND, TOMBSTONE, Holder, Record
 from holdfast.errors import BadOption, BadURL, Busy, ForeignStore
 from holdfast.stores.dynamodb.clock import HeaderClock
 from holdfast.stores.dynamodb.items import DROP_AT, Layout
+from holdfast.stores.dynamodb.versions import lets_in, next_version
+from holdfast.stores.wakeups import Sleeper
 from holdfast.sync import Locks
 from tests.engines.dynamodb import session
 from tests.helpers import until
@@ -175,8 +178,31 @@ def test_waiting_looks_at_many_keys_together(lab: Lab) -> None:
     version = store.swap(keys[0], None, Record(1))
     seen = count_requests(store.table.client)
     assert isinstance(version, Swapped)
-    assert store._turns(keys) == {keys[0]: (version.version, "0")}
+    assert store.table.versions(keys) == {keys[0]: version.version}
     assert seen == ["BatchGetItem", "BatchGetItem"]
+
+
+def test_only_those_whose_turn_it_is_look() -> None:
+    """A version says whom the last write let in; whoever missed one looks to be sure."""
+    first = next_version(None, NOBODY)
+
+    def sleeper(token: str = "a" * 32) -> Sleeper:
+        return Sleeper("k", first, token, lambda: None)
+
+    assert not lets_in(sleeper(), first)
+    assert not lets_in(sleeper(), next_version(first, NOBODY))
+    assert lets_in(sleeper(), None)
+    for wake, let_in in ((("b" * 32,), False), (("b" * 32, "a" * 32), True), (ANYONE, True)):
+        freed = next_version(first, wake)
+        assert lets_in(sleeper(), freed) is let_in
+        assert lets_in(sleeper(), next_version(freed, NOBODY)) is let_in
+        assert lets_in(sleeper(), next_version(freed, ("c" * 32,)))
+    patient, second = sleeper(), next_version(first, ("b" * 32,))
+    assert not lets_in(patient, second)
+    assert not lets_in(patient, second)
+    assert lets_in(patient, next_version(second, ("a" * 32,)))
+    assert lets_in(sleeper(), "spoilt") is False
+    assert next_version("spoilt", ANYONE).startswith("1.*.")
 
 
 # --- clocks ---------------------------------------------------------------------------------

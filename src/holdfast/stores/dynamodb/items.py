@@ -2,7 +2,7 @@
 
     lock_key      the key (the partition key; its name can be chosen)
     record        the whole truth, as JSON text
-    version       "TURN.NONCE": new with every write; TURN grows when somebody may be let in
+    version       new with every write, see `versions`
     owner_id      who holds it
     acquired_at   since when, and
     expires_at    until when unless they renew it: epoch seconds, for people
@@ -15,14 +15,12 @@ not read from the service there is no `drop_at`, and the item stays.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
 
-from holdfast.core.commands import NOBODY, Wake
-from holdfast.core.contract import Entry, Interval, Version
+from holdfast.core.contract import Entry, Interval
 from holdfast.core.records import (
     SECOND,
     TOMBSTONE,
@@ -36,22 +34,9 @@ from holdfast.errors import ForeignStore
 from holdfast.stores.base import entry_from
 
 RECORD, VERSION, DROP_AT = "record", "version", "drop_at"
-NONCE_BYTES = 9
 MOST_OWNERS = 4
 
 Item = dict[str, Any]
-
-
-def next_version(version: Version, wake: Wake) -> str:
-    """A version that was never there before."""
-    turn = "" if version is None else turn_of(version)
-    number = int(turn) if turn.isdecimal() else 0
-    return f"{number + (wake != NOBODY)}.{os.urandom(NONCE_BYTES).hex()}"
-
-
-def turn_of(version: str) -> str:
-    """The part of a version that changes when somebody may be let in."""
-    return version.partition(".")[0]
 
 
 class Layout(Struct, frozen=True):

@@ -7,13 +7,14 @@ own in an item knows that his write landed, whatever the reply said.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from holdfast.core.commands import NOBODY, Wake
 from holdfast.core.contract import Conflict, Entry, Facts, Page, Swapped, Version
-from holdfast.core.records import Record
+from holdfast.core.records import SECOND, Record
 from holdfast.errors import OutcomeUnknown
 from holdfast.stores.base import Outcome
 from holdfast.stores.dynamodb.connect import (
@@ -22,40 +23,42 @@ from holdfast.stores.dynamodb.connect import (
     new_client,
     options_from_url,
 )
-from holdfast.stores.dynamodb.items import next_version, turn_of
 from holdfast.stores.dynamodb.setup import describe, set_up
 from holdfast.stores.dynamodb.table import Failed, Table
+from holdfast.stores.dynamodb.versions import lets_in, next_version
 from holdfast.stores.poller import Naps, Poller
 from holdfast.stores.wakeups import Ring, RingingStore, Sleeper
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
 
-FIRST_NAP_S = 0.05
-
-CAVEATS = (
-    "A listing reads the whole table, once for every 500 locks that it shows.",
-    "A global table is linearizable in one region only: take all locks in the same one.",
-)
+FIRST_NAP_S = 0.1
 
 
 class DynamoDBStore(RingingStore):
     """Locks in one table."""
 
+    facts = Facts(
+        name="dynamodb",
+        linearizable=True,
+        clock="store",
+        clock_doubt=SECOND,
+        reach="network",
+        wakeup="poll",
+        durable=True,
+        caveats=(
+            "A listing reads the whole table, once for every 500 locks that it shows.",
+            "A global table is linearizable in one region only: take all locks in the same one.",
+        ),
+    )
+
     def __init__(self, adopted: Adopted) -> None:
         self.options = adopted.options
         self.table = Table(adopted)
-        self._poller = Poller(self._turns, Naps(FIRST_NAP_S, adopted.options.poll_s))
-        self.facts = Facts(
-            name="dynamodb",
-            linearizable=True,
-            clock="store",
-            clock_doubt=self.table.clock.doubt,
-            reach="network",
-            wakeup="poll",
-            durable=True,
-            caveats=CAVEATS,
+        self._poller = Poller(
+            self.table.versions, lets_in, Naps(FIRST_NAP_S, adopted.options.poll_s)
         )
+        self.facts = replace(self.facts, clock_doubt=self.table.clock.doubt)
 
     @classmethod
     def from_url(cls, url: StoreURL, **options: Any) -> DynamoDBStore:
@@ -123,10 +126,6 @@ class DynamoDBStore(RingingStore):
     def unsleep(self, sleeper: Sleeper) -> None:
         """No longer ring."""
         self._poller.discard(sleeper)
-
-    def _turns(self, keys: Sequence[str]) -> dict[str, tuple[str, str]]:
-        versions = self.table.versions(keys)
-        return {key: (version, turn_of(version)) for key, version in versions.items()}
 
     # --- its life ---------------------------------------------------------------------------
 
