@@ -16,7 +16,7 @@ from benchmarks.sites import EMULATED
 
 CONTENDERS = 8
 WORK_S = 0.001
-MOST_EMULATED = 16
+MOST_EMULATED = CONTENDERS
 
 
 class Contended(Workload):
