@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.compare import advantage
+from benchmarks.compare import advantage, ours
 from benchmarks.harness import Row
 from benchmarks.run import Results
 from benchmarks.workloads import WORKLOADS
@@ -32,18 +32,25 @@ def store(results: Results, folder: Path) -> None:
 
 
 def worse(now: Results, before: Results | None) -> list[str]:
-    """What has lost more than the stated ratio against a peer, in words."""
-    if before is None or now.scale != before.scale:
+    """What has lost more than the stated ratio against a peer, in words. Quick runs are too
+    rough for that; and what varied from round to round must have lost by so much more."""
+    if before is None or not now.scale == before.scale == "full":
         return []
     found = []
     for row in now.rows:
         was, has = _advantage(before, row), _advantage(now, row)
-        if was and has and has * WORSE_BY < was:
+        if was and has and has * WORSE_BY * (1 + _spread(now, row)) < was:
             found.append(
                 f"{WORKLOADS[row.workload].title} on {row.store}: {has:.2f}× {row.contestant}, "
                 f"it was {was:.2f}× on {before.started}"
             )
     return found
+
+
+def _spread(results: Results, theirs: Row) -> float:
+    figure = WORKLOADS[theirs.workload].columns[0].figure
+    mine = ours(results, theirs.workload, theirs.store)
+    return sum(row.figures[figure].spread for row in (mine, theirs) if row and row.figures)
 
 
 def _advantage(results: Results, row: Row) -> float | None:
