@@ -29,7 +29,7 @@ from holdfast.errors import Busy, HoldfastError, LeaseLost, UsageError
 from holdfast.guards import Guarded, OnBusy, Within
 from holdfast.leases import LeaseBase, LeasesBase, graver
 from holdfast.options import Seconds, check_key, check_prefix, check_retention
-from holdfast.places import DEFAULT, Place, open_place
+from holdfast.places import DEFAULT, Place, connect_to
 from holdfast.stores.base import Store
 from holdfast.views import HolderInfo, LockInfo, holder_info, lock_info
 from holdfast.wants import Want, check_wants
@@ -52,15 +52,15 @@ def connect(
     **store_options: Any,
 ) -> Locks:
     """Open the locks of a store, for asyncio. See `holdfast.connect`."""
-    store = open_place(url, store_options)
-    return Locks(
-        store,
+    make = functools.partial(
+        Locks,
         owner=owner,
         ttl=ttl,
         store_patience=store_patience,
         beats_per_second=beats_per_second,
         on_event=on_event,
     )
+    return connect_to(url, store_options, make)
 
 
 class Lease(LeaseBase[asyncio.Event]):

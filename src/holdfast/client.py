@@ -12,7 +12,7 @@ from holdfast.core import events
 from holdfast.core.acquiring import Terms
 from holdfast.core.commands import Claim, Free, Offer, Renew, Take
 from holdfast.core.events import Event
-from holdfast.core.holds import Attempt, Care, Hold
+from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold
 from holdfast.core.records import SECOND, Holder, Micros, anonymous
 from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, renew_many_steps, renew_steps
 from holdfast.core.tickets import Ticket, seal, unseal
@@ -56,6 +56,7 @@ class Client:
         beats_per_second = options.check_cap(beats_per_second)
         self.store = store
         self.facts = store.facts
+        self.max_key_bytes = store.facts.max_key_bytes
         self.owner = options.default_owner() if owner is None else options.check_owner(owner)
         self.ttl = options.check_ttl(ttl)
         self.store_patience = options.micros(store_patience, "store_patience")
@@ -102,8 +103,9 @@ class Client:
     ) -> Attempt:  # fmt: skip
         """A checked claim with a token of its own."""
         self.check_usable()
-        checked_mode, checked_limit = options.check_mode(mode, limit)
+        options.check_key(key, self.max_key_bytes)
         drawn = urandom(TOKEN_BYTES + BEAT_BYTES).hex()
+        checked_mode, checked_limit = options.check_mode(mode, limit)
         claim = Claim(
             drawn[: 2 * TOKEN_BYTES],
             self.owner if owner is None else options.check_owner(owner),
@@ -112,8 +114,7 @@ class Client:
             checked_limit,
             {} if note is None else options.check_note(note),
         )
-        checked_key = options.check_key(key, self.facts.max_key_bytes)
-        return Attempt(checked_key, claim, drawn[2 * TOKEN_BYTES :])
+        return Attempt(key, claim, drawn[2 * TOKEN_BYTES :])
 
     def terms(
         self, timeout: Seconds | None, fair: bool | None, keep: bool, max_hold: Seconds | None
@@ -207,9 +208,7 @@ class Client:
         if not hold.care.may_release:
             self.ended(hold, "Left")
             return None
-        attempt = Attempt(hold.key, Free(hold.token))
-        attempt.touched = True
-        return attempt
+        return Attempt(hold.key, Free(hold.token), NO_BEAT, touched=True)
 
     def finish_release(self, hold: Hold, freed: bool) -> None:
         """Tell how the release went."""
@@ -226,8 +225,7 @@ class Client:
         self._check_may_end(hold)
         wait = hold.ttl if ttl is None else options.check_ttl(ttl)
         ticket = Ticket(hold.key, urandom(TOKEN_BYTES).hex(), hold.fence, hold.ttl)
-        attempt = Attempt(hold.key, Offer(hold.token, ticket.token, wait))
-        attempt.touched = True
+        attempt = Attempt(hold.key, Offer(hold.token, ticket.token, wait), touched=True)
         if not self.keeper.end(hold, "handed over"):
             self.check_held(hold)
         return attempt, seal("hand-over", ticket)

@@ -11,16 +11,12 @@ import time
 from holdfast.core.records import Micros
 
 _CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_read = time.clock_gettime_ns
 
 
-def monotonic() -> Micros:
-    """A clock that never jumps, for this machine only."""
-    return time.clock_gettime_ns(_CLOCK) // 1000
-
-
-def answer(_effect: object) -> Micros:
-    """`monotonic`, in the form in which drivers answer effects: it is asked for that often."""
-    return time.clock_gettime_ns(_CLOCK) // 1000
+def monotonic(_effect: object = None) -> Micros:
+    """A clock that never jumps, for this machine only. Also a driver's answer to `Now`."""
+    return _read(_CLOCK) // 1000
 
 
 def wall() -> Micros:

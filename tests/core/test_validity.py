@@ -25,10 +25,11 @@ def test_holder_never_outlasts_the_store(
     A request is sent at 0, the store's clock is read `until_read` later (true time `epoch`
     somewhere in the interval it shows), and the write is sent `until_write` after that.
     """
-    reading = Reading(Interval(epoch - doubt, epoch), sent=0)
+    reading = Reading(Interval(epoch - doubt, epoch), sent=0, got=until_read)
     sent = until_read + until_write
-    upper = reading.upper(sent)
-    assert upper is not None
+    clock = reading.at(sent)
+    assert clock is not None
+    upper = clock.latest
     expires_at = upper + ttl
 
     def store_shows(m: int) -> Fraction:
@@ -58,16 +59,25 @@ def test_deadline_is_a_little_early(sent: int, ttl: int) -> None:
 
 
 @given(st.integers(0, 10**15), st.integers(0, 10**9), st.integers(0, READING_GOOD_FOR))
-def test_upper_goes_forward(at: int, sent: int, elapsed: int) -> None:
-    """The upper bound never stands still behind the own clock."""
-    reading = Reading(exactly(at), sent)
-    upper = reading.upper(sent + elapsed)
-    assert upper is not None
-    assert upper >= at + elapsed
+def test_a_reading_goes_forward(at: int, sent: int, elapsed: int) -> None:
+    """The upper bound never stands still behind the own clock, the lower one never passes it."""
+    clock = Reading(exactly(at), sent, sent).at(sent + elapsed)
+    assert clock is not None
+    assert at <= clock.earliest <= at + elapsed <= clock.latest
+
+
+@given(st.integers(0, 10**15), st.integers(1, 10**9), st.integers(0, 10**9), rates)
+def test_a_reading_from_the_future(at: int, sent: int, before: int, rate: Fraction) -> None:
+    """Another thread may have read the clock after our own time was taken: the upper bound
+    holds all the same, whatever the rates."""
+    clock = Reading(exactly(at), sent, sent + 5).at(sent - before)
+    assert clock is not None
+    assert clock.latest >= at - before * rate
+    assert clock.earliest <= at
 
 
 def test_an_old_reading_is_not_carried_on() -> None:
     """After a while the store must be asked again."""
-    reading = Reading(exactly(5), 0)
-    assert reading.upper(READING_GOOD_FOR) is not None
-    assert reading.upper(READING_GOOD_FOR + 1) is None
+    reading = Reading(exactly(5), 0, 0)
+    assert reading.at(READING_GOOD_FOR) is not None
+    assert reading.at(READING_GOOD_FOR + 1) is None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import http.client
 import shutil
 import subprocess
 from pathlib import Path
 from typing import ClassVar
+
+import boto3
 
 from tests.engines.base import Engine
 from tests.engines.npm import NpmPackage
@@ -14,6 +17,19 @@ from tests.engines.npm import NpmPackage
 # The programs that it needs beside its own, and Debian's names for what brings them.
 NEEDS = {"java": ("default-jre-headless",), "gcc": ("gcc", "libc6-dev")}
 SHIM = Path(__file__).with_name("loopback.c")
+
+# Any credentials will do. The environment of a program that finds them there:
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "test",
+    "AWS_SECRET_ACCESS_KEY": "test",
+    "AWS_DEFAULT_REGION": "eu-west-1",
+}
+
+
+@functools.cache
+def session() -> boto3.Session:
+    """One that has them already; making one takes a while."""
+    return boto3.Session("test", "test", region_name="eu-west-1")
 
 
 class DynamoDBLocal(Engine):

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.core.commands import Granted
-from holdfast.core.holds import Attempt, Care, Hold
+from holdfast.core.holds import Attempt, Care, hold_of
 from holdfast.core.records import EMPTY, SECOND, Holder, Mode, Record, Waiter
 from holdfast.errors import Busy
 from holdfast.testing.sim.checker import Checker, Violation
@@ -72,7 +72,7 @@ class Scene:
         """A client is given this grant."""
         asked = op.client.now() if sent is None else sent
         op.tokens.add(holder.token)
-        return op.client.adopt(Hold("a", Granted(holder), asked, Care(keep=keep)), op)
+        return op.client.adopt(hold_of("a", Granted(holder), asked, Care(keep=keep)), op)
 
     def look(self, belief: Belief) -> None:
         """Its party looks whether it still holds."""

@@ -11,7 +11,7 @@ from holdfast.core.acquiring import Terms, acquire_steps
 from holdfast.core.commands import Claim, Free, Freed, Granted
 from holdfast.core.contract import Applied, Conflict, Entry, Interval, Page, Swapped, exactly
 from holdfast.core.effects import Apply, Draw, Effect, Load, Now, Scan, Steps, Swap
-from holdfast.core.holds import Attempt, Care, Hold
+from holdfast.core.holds import Attempt, Care, Hold, hold_of
 from holdfast.core.listing import purge_steps
 from holdfast.core.records import EMPTY, SECOND, Holder, Record, Waiter, last_used
 from holdfast.core.steps import undo_steps
@@ -41,7 +41,7 @@ def play(steps: Steps[R], answer: Callable[[Effect], Any]) -> R:
 def granted() -> Hold:
     """A hold that was asked for at 0 on the own clock."""
     holder = Holder("t", 1, "me", "exclusive", TTL, 0, TTL, "b")
-    return Hold("k", Granted(holder), 0, Care())
+    return hold_of("k", Granted(holder), 0, Care())
 
 
 def test_a_write_that_was_sent_twice_below_us_is_known_to_be_ours() -> None:
@@ -113,7 +113,7 @@ def test_purge_is_refused_where_a_reading_of_the_clock_may_be_missing() -> None:
 def test_a_remembered_record_answers_nothing_by_itself() -> None:
     """That our token was freed once says nothing of now: it may have claimed again since."""
     witness = Witness(KINDS["server"].facts)
-    witness.read_clock(exactly(SECOND), 0)
+    witness.read_clock(exactly(SECOND), 0, 0)
     witness.wrote("k", View(Record(fence=1, freed="t"), 1, exactly(SECOND), 0), 0)
     place = Waiter("t", "me", "exclusive", TTL, 0, 5 * SECOND, "b")
     there = Entry(Record(fence=1, queue=(place,)), 2, exactly(SECOND))

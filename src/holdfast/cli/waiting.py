@@ -10,12 +10,12 @@ import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast import clock
-from holdfast.cli.session import printable, tell
+from holdfast.cli.session import tell
 from holdfast.cli.terminal import is_terminal
 from holdfast.core import events
 from holdfast.core.acquiring import blocking
 from holdfast.core.records import Micros
-from holdfast.observe.log import duration
+from holdfast.observe.log import duration, printable
 from holdfast.stores.url import redact
 
 if TYPE_CHECKING:

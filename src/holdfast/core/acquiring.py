@@ -2,8 +2,10 @@
 
 1. A claim is tried at once. If it must wait, it sleeps until the store says that the key
    may have changed for it, or until somebody before it runs out.
-2. After a moment it takes a place in the queue (`fair=True`: at once, `False`: never),
-   and renews that place while it waits.
+2. After a moment it takes a place in the queue, and renews it while it waits (`fair=True`:
+   at the first try, `False`: never). Where the store runs the rules a place costs nothing
+   more than a refusal: there it is taken with the second try, so that a freed lock is
+   fought for only once. Elsewhere it is a write that gets into the way of others.
 3. Many keys are claimed in one fixed order, the order of their bytes, so that nobody
    waits in a circle. What is already held is kept alive meanwhile.
 """
@@ -18,7 +20,7 @@ from msgspec.structs import replace
 from holdfast.core.commands import Blocked, Claim, Free, Granted, Mismatch
 from holdfast.core.effects import NOW, Draw, Emit, Keep, Sleep, Steps, Wait
 from holdfast.core.events import StoreTrouble, Waiting
-from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold
+from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold, hold_of
 from holdfast.core.records import SECOND, Holder, Micros, anonymous
 from holdfast.core.rules import Party
 from holdfast.core.steps import (
@@ -43,7 +45,7 @@ from holdfast.errors import (
 ANNOUNCE_AFTER: Micros = 1_500_000
 # A place in the queue lasts this long without a sign of life.
 PATIENCE: Micros = 10 * SECOND
-# A waiter looks again this often even if nothing woke it.
+# A waiter looks again this often even if nothing woke it: in the queue, and outside.
 LOOK_AGAIN: Micros = 30 * SECOND
 LOOK_AGAIN_UNQUEUED: Micros = 1 * SECOND
 # When somebody runs out, each place further back in the queue looks a little later, so that
@@ -61,36 +63,36 @@ class Terms(Struct, frozen=True, gc=False):
     store_patience: Micros = 60 * SECOND  # how long the store may be in trouble
     care: Care = Care()
 
-    def announce_at(self, now: Micros) -> Micros | None:
-        """When a claim that starts now takes a place in the queue; None: never."""
-        if self.fair is None:
-            return None if self.timeout == 0 else now + ANNOUNCE_AFTER
-        return now if self.fair and self.timeout != 0 else None
 
-
-class _Wait:
+class _Wait(Struct, eq=False):
     """Where one claim stands while it is not yet granted."""
 
+    attempt: Attempt
+    claim: Claim
+    terms: Terms
+    started: Micros
     trouble_since: Micros | None = None
     pause: Micros = FIRST_PAUSE
     told: tuple[int, ...] | None = None  # the fences of the holders told of last
 
-    def __init__(self, attempt: Attempt, terms: Terms, started: Micros, now: Micros) -> None:
-        self.attempt = attempt
-        self.claim: Claim = attempt.command  # type: ignore[assignment]
-        self.started = started
-        self.ends_at = None if terms.timeout is None else started + terms.timeout
-        self.announce_at = terms.announce_at(now)
-
-    def claim_at(self, now: Micros) -> Claim:
-        """The claim to send at this moment: from some time on it asks for a place in line."""
-        if not self.claim.queue and self.announce_at is not None and now >= self.announce_at:
+    def get_in_line(self) -> None:
+        """From now on the claim asks for a place in the queue, unless it never shall."""
+        if not self.claim.queue and self.terms.fair is not False and self.terms.timeout != 0:
             patience = min(self.claim.ttl, PATIENCE)
             self.claim = replace(self.claim, queue=True, patience=patience)
-        return self.claim
+
+    @property
+    def announce_at(self) -> Micros:
+        return self.started + ANNOUNCE_AFTER
+
+    @property
+    def ends_at(self) -> Micros | None:
+        timeout = self.terms.timeout
+        return None if timeout is None else self.started + timeout
 
     def out_of_time(self, now: Micros) -> bool:
-        return self.ends_at is not None and now >= self.ends_at
+        ends_at = self.ends_at
+        return ends_at is not None and now >= ends_at
 
     def waiting(self, blocked: Blocked, now: Micros, frees_at: Micros | None) -> Waiting:
         """What to tell whoever listens."""
@@ -115,23 +117,27 @@ def acquire_steps(
 
     `now` is the own clock's time; the timeout counts from `started`, or else from now.
     """
-    wait = _Wait(attempt, terms, now if started is None else started, now)
+    claim: Claim = attempt.command  # type: ignore[assignment]
+    started = now if started is None else started
+    wait = _Wait(attempt, claim, terms, started)
+    if terms.fair:
+        wait.get_in_line()
     while True:
         try:
-            verdict, view = yield from apply_steps(witness, attempt, wait.claim_at(now), now)
+            verdict, view = yield from apply_steps(witness, attempt, wait.claim, now)
         except (Unavailable, OutcomeUnknown) as trouble:
             yield from _ride_out_steps(wait, terms, trouble)
             now = yield from NOW
             continue
         now = view.got
         if type(verdict) is Granted:
-            hold = Hold(attempt.key, verdict, attempt.sent[verdict.holder.beat], terms.care)
-            hold.waited = now - wait.started
+            hold = hold_of(attempt.key, verdict, attempt.sent[verdict.holder.beat], terms.care)
+            hold.waited = now - started
             if hold.valid(now):
                 return hold
             yield from _give_back_steps(witness, wait, now)
         elif type(verdict) is Blocked:
-            yield from _wait_turn_steps(witness, wait, terms, verdict, view)
+            yield from _wait_turn_steps(witness, wait, verdict, view)
         else:
             assert isinstance(verdict, Mismatch)
             raise LimitMismatch(
@@ -140,6 +146,8 @@ def acquire_steps(
             )
         wait.trouble_since = None
         now = yield from NOW
+        if witness.facts.scripted or now >= wait.announce_at:
+            wait.get_in_line()
 
 
 def _ride_out_steps(wait: _Wait, terms: Terms, trouble: HoldfastError) -> Steps[None]:
@@ -172,23 +180,21 @@ def _give_back_steps(witness: Witness, wait: _Wait, now: Micros) -> Steps[None]:
     attempt.command = wait.claim = replace(wait.claim, token=token)
 
 
-def _wait_turn_steps(
-    witness: Witness, wait: _Wait, terms: Terms, blocked: Blocked, view: View
-) -> Steps[None]:
+def _wait_turn_steps(witness: Witness, wait: _Wait, blocked: Blocked, view: View) -> Steps[None]:
     """Sleep until it may be our turn or there is something else to do; or time is up."""
     key, now = wait.attempt.key, view.got
     before: tuple[Party, ...] = (*blocked.holders, *blocked.ahead)
     frees_at = [witness.dead_from(key, party, view.now, now) for party in before]
     yield from Emit(wait.waiting(blocked, now, min(frees_at, default=None)))
     if wait.out_of_time(now):
-        raise _not_free(key, blocked, terms)
+        raise _not_free(key, blocked, wait.terms)
     pace = 0
     if blocked.queued:
         pace = min(blocked.places() * PACE, SLOWEST_PACE)
         wakes_at = [now + LOOK_AGAIN, now + wait.claim.patience // BEATS_PER_TTL]
     else:
         wakes_at = [now + LOOK_AGAIN_UNQUEUED]
-        if wait.announce_at is not None:
+        if now < wait.announce_at:
             wakes_at.append(wait.announce_at)
     if wait.ends_at is not None:
         wakes_at.append(wait.ends_at)

@@ -11,13 +11,15 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from holdfast.core.commands import Claim, Command, Free, Granted, Offer, Take
-from holdfast.core.records import Holder, Micros, Record, Waiter
+from holdfast.core.records import DiscreetState, Holder, Micros, Record, Waiter
 from holdfast.core.validity import deadline
 
 State = Literal["held", "lost", "released", "handed over"]
 
 # A grant is renewed this often within its ttl; danger is told after two thirds of it.
 BEATS_PER_TTL = 3
+# The nonce of a write without a party in it: it needs none.
+NO_BEAT = "-"
 
 
 class Care(Struct, frozen=True, gc=False):
@@ -28,40 +30,23 @@ class Care(Struct, frozen=True, gc=False):
     may_release: bool = True
 
 
-class Hold:
+class Hold(DiscreetState, eq=False):
     """A grant as its holder knows it. Valid until `deadline` on the own monotonic clock."""
 
-    __slots__ = (
-        "acquired",
-        "care",
-        "deadline",
-        "holder",
-        "key",
-        "lapsed",
-        "renewed",
-        "signals",
-        "state",
-        "token",
-        "ttl",
-        "waited",
-        "wanted",
-        "why",
-    )
-
-    def __init__(self, key: str, granted: Granted, sent: Micros, care: Care) -> None:
-        self.key = key
-        self.holder = holder = granted.holder  # as it was granted
-        self.token = holder.token
-        self.ttl = ttl = holder.ttl
-        self.wanted: tuple[Waiter, ...] = granted.wanted
-        self.acquired = self.renewed = sent
-        self.deadline = deadline(sent, ttl)
-        self.care = care
-        self.waited: Micros = 0  # how long the claim had to wait for it
-        self.lapsed = False  # somebody saw that its deadline had passed
-        self.state: State = "held"
-        self.why = ""
-        self.signals: Any = None  # whom a driver tells of its fate; nothing to the core
+    key: str
+    holder: Holder  # as it was granted
+    token: str
+    ttl: Micros
+    wanted: tuple[Waiter, ...]
+    acquired: Micros
+    renewed: Micros
+    deadline: Micros
+    care: Care
+    waited: Micros = 0  # how long the claim had to wait for it
+    lapsed: bool = False  # somebody saw that its deadline had passed
+    state: State = "held"
+    why: str = ""
+    signals: Any = None  # whom a driver tells of its fate; nothing to the core
 
     @property
     def fence(self) -> int:
@@ -99,27 +84,25 @@ class Hold:
         self.state = "lost"
 
 
-class Attempt:
+def hold_of(key: str, granted: Granted, sent: Micros, care: Care) -> Hold:
+    """What a grant gives to the one whose write was sent at this moment."""
+    holder = granted.holder
+    ttl = holder.ttl
+    ends = deadline(sent, ttl)
+    return Hold(key, holder, holder.token, ttl, granted.wanted, sent, sent, ends, care)
+
+
+class Attempt(DiscreetState, eq=False):
     """One command on its way, from the first write to the answer."""
 
-    __slots__ = ("command", "doubted", "first_beat", "key", "sent", "touched", "unsettled")
-
-    def __init__(self, key: str, command: Command, first_beat: str = "") -> None:
-        self.key = key
-        self.command = command
-        self.first_beat = first_beat  # the nonce of the first write, if it was drawn before
-        # When each write was sent, by its beat: the deadline is that of the one that landed.
-        self.sent: dict[str, Micros] = {}
-        self.touched = False  # something of ours may be in the store
-        self.unsettled = False  # the outcome of the last write is not known
-        self.doubted = False  # the outcome of some write was not known
-
-    def take_beat(self) -> str:
-        """The nonce for the next write; empty if one must be drawn."""
-        if type(self.command) is Free:
-            return "-"  # a write without a party in it needs none
-        beat, self.first_beat = self.first_beat, ""
-        return beat
+    key: str
+    command: Command
+    next_beat: str = ""  # the nonce of the next write, if it was drawn before
+    # When each write was sent, by its beat: the deadline is that of the one that landed.
+    sent: dict[str, Micros] = {}  # noqa: RUF012 (msgspec copies it)
+    touched: bool = False  # something of ours may be in the store
+    unsettled: bool = False  # the outcome of the last write is not known
+    doubted: bool = False  # the outcome of some write was not known
 
     def shows_in(self, record: Record) -> bool:
         """Whether a write of ours landed after all: something below us sent it twice."""

@@ -47,7 +47,7 @@ from holdfast.core.effects import (
     SwapMany,
 )
 from holdfast.core.events import StoreTrouble
-from holdfast.core.holds import Attempt, Care, Hold
+from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold, hold_of
 from holdfast.core.records import EMPTY, SECOND, Micros, Record
 from holdfast.core.witness import View, Witness
 from holdfast.errors import (
@@ -110,33 +110,36 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
     unanswered = False
     conflicts = 0
     while True:
-        at = witness.store_time(now)
-        if view is None or (at is None and view.now is not None):
+        clock = witness.clock_at(now)
+        if view is None or (clock is None and view.now is not None):
             view = yield from look_steps(witness, key)
             proven = True
             attempt.unsettled = False
             now = view.got
-            at = witness.store_time(now)
-        beat = attempt.take_beat() or (yield from Draw(BEAT_BYTES))
-        if at is not None:
-            stamp = Stamp(at, beat, True, witness.reached(now))
+            clock = witness.clock_at(now)
+        beat, attempt.next_beat = attempt.next_beat, ""
+        if not beat:
+            beat = yield from Draw(BEAT_BYTES)
+        if clock is not None:
+            stamp = Stamp(clock.latest, beat, True, clock.earliest)
         else:
-            stamp = Stamp((yield from WALL), beat, False, witness.reached(now))
+            # The fence of a new record should be recent; that of an old one never ahead.
+            reached = None if view.version is None else witness.reached
+            stamp = Stamp((yield from WALL), beat, False, reached)
         record = view.record
         dead = witness.dead(key, view.now, now) if record.holders or record.queue else rules.nobody
         decision = rules.decide(command, record, dead, stamp)
-        if not proven and (
-            decision.record is None or type(decision.verdict) not in _PROVEN_BY_SWAP
-        ):
+        verdict, new = decision.verdict, decision.record
+        if not proven and (new is None or type(verdict) not in _PROVEN_BY_SWAP):
             view = None
             continue
-        if decision.record is None:
-            return decision.verdict, view
+        if new is None:
+            return verdict, view
         touched_before = attempt.touched
         attempt.sent[beat] = now
         attempt.touched = attempt.unsettled = True
         try:
-            outcome, got = yield from Swap(key, view.version, decision.record, decision.wake)
+            outcome, got = yield from Swap(key, view.version, new, decision.wake)
         except OutcomeUnknown:
             attempt.doubted = True
             witness.forget(key)
@@ -151,9 +154,9 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             raise
         attempt.unsettled = False
         if isinstance(outcome, Swapped):
-            view = View(decision.record, outcome.version, outcome.now, got)
+            view = View(new, outcome.version, outcome.now, got)
             witness.wrote(key, view, now)
-            return decision.verdict, view
+            return verdict, view
         attempt.touched = touched_before or attempt.shows_in(outcome.entry.record)
         witness.forget(key)
         view, proven = _view(witness, key, outcome.entry, now, got), True
@@ -168,7 +171,9 @@ def _script_steps(
     witness: Witness, attempt: Attempt, command: Command, now: Micros
 ) -> Steps[Answer]:
     """The same in one trip, where the store knows the rules itself."""
-    beat = attempt.take_beat() or (yield from Draw(BEAT_BYTES))
+    beat, attempt.next_beat = attempt.next_beat, ""
+    if not beat:
+        beat = yield from Draw(BEAT_BYTES)
     touched_before = attempt.touched
     attempt.sent[beat] = now
     attempt.touched = attempt.unsettled = True
@@ -291,9 +296,9 @@ class _Beat:
 def _prepare_beat_steps(witness: Witness, hold: Hold, now: Micros) -> Steps[_Beat]:
     """What can be renewed without a load gets its swap."""
     beat = _Beat(hold)
-    view, at = witness.recall(hold.key), witness.store_time(now)
-    if view is not None and at is not None:
-        stamp = Stamp(at, (yield from Draw(BEAT_BYTES)))
+    view, clock = witness.recall(hold.key), witness.clock_at(now)
+    if view is not None and clock is not None:
+        stamp = Stamp(clock.latest, (yield from Draw(BEAT_BYTES)))
         dead = witness.dead(hold.key, view.now, now)
         decision = rules.decide(beat.attempt.command, view.record, dead, stamp)
         if decision.record is not None:
@@ -330,7 +335,7 @@ def undo_steps(witness: Witness, attempts: Iterable[Attempt], until: Micros) -> 
     """Take out of the store whatever these attempts may have left there."""
     for attempt in attempts:
         for token in attempt.leftovers():
-            free = Attempt(attempt.key, Free(token))
+            free = Attempt(attempt.key, Free(token), NO_BEAT)
             yield from _insist_steps(witness, free, "clean up", until)
         attempt.touched = False
 
@@ -366,7 +371,7 @@ def enter_steps(witness: Witness, attempt: Attempt, care: Care, until: Micros) -
     """Use a ticket: join a shared lease (`Renew`) or take an offered one (`Take`)."""
     verdict, view = yield from _insist_steps(witness, attempt, "use a ticket", until)
     if isinstance(verdict, Granted):
-        hold = Hold(attempt.key, verdict, attempt.sent[verdict.holder.beat], care)
+        hold = hold_of(attempt.key, verdict, attempt.sent[verdict.holder.beat], care)
         if hold.valid(view.got):
             return hold
     raise TicketRefused(
@@ -400,9 +405,9 @@ def evict_steps(witness: Witness, key: str, fence: int | None, until: Micros) ->
 
 
 def _replace_corrupt_steps(witness: Witness, key: str) -> Steps[None]:
-    entry, sent, _ = yield from Load(key)
+    entry, sent, got = yield from Load(key)
     if entry.fault is None:
         return
-    witness.read_clock(entry.now, sent)
+    witness.read_clock(entry.now, sent, got)
     at = entry.now.latest if entry.now is not None else (yield from WALL)
     yield from Swap(key, entry.version, Record(fence=at, updated_at=at), ("*",))

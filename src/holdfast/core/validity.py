@@ -4,8 +4,8 @@ Two clocks are at work and they are never compared: the store's, which decides w
 record expires, and each client's own monotonic one. What ties them together:
 
  1. A request sent at local `m0` read the store's clock as `S`. The reading was taken after
-    `m0`, so at local `m` the store shows at most `S.latest + (m - m0)`: `Reading.upper`.
- 2. A write sent at `m` says `expires_at = upper(m) + ttl`. The holder trusts it until
+    `m0`, so at local `m` the store shows at most `S.latest + (m - m0)`: `Reading.at`.
+ 2. A write sent at `m` says `expires_at = at(m).latest + ttl`. The holder trusts it until
     `m + ttl - margin`. At that moment the store shows no more than `expires_at`: the
     store always gives the holder at least as long as the holder gives itself.
  3. A party is dead when the store's clock, read together with its record, is surely
@@ -14,7 +14,7 @@ record expires, and each client's own monotonic one. What ties them together:
     for its whole ttl, counted from *after* the reply that first showed it: its own
     deadline counts from before the request that wrote it, so it has passed.
  5. In the same way the store shows at least `S.earliest + (m - m1)` when the answer came at
-    `m1`: `Reading.lower`. That is the floor of a fence, which must be recent but never ahead
+    `m1`: `at(m).earliest`. That is the floor of a fence, which must be recent but never ahead
     of the clock: if the record were lost, the next fence could be smaller.
  6. Clocks run at slightly different rates, by at most 1 in `RATE`.
 """
@@ -46,17 +46,18 @@ class Reading(Struct, frozen=True, gc=False):
 
     now: Interval
     sent: Micros
-    got: Micros | None = None
+    got: Micros
 
-    def upper(self, m: Micros) -> Micros | None:
-        """The latest that the store's clock can show at local time `m`; None if it is too
-        long ago for that to be of use."""
-        elapsed = m - self.sent
-        if elapsed > READING_GOOD_FOR:
+    def at(self, m: Micros) -> Interval | None:
+        """What the store's clock can show at local time `m`; None if the reading is too old
+        for that to be of use. Another thread's reading may be younger than `m`: then it is
+        taken as it is."""
+        most, least = m - self.sent, m - self.got
+        if most > READING_GOOD_FOR:
             return None
-        return self.now.latest + elapsed + elapsed // RATE + 1
-
-    def lower(self, m: Micros) -> Micros:
-        """What the store's clock has surely reached at local time `m`."""
-        elapsed = 0 if self.got is None or m < self.got else m - self.got
-        return self.now.earliest + elapsed - elapsed // RATE
+        if least < 0:
+            least = 0
+            if most < 0:
+                most = 0
+        now = self.now
+        return Interval(now.earliest + least - least // RATE, now.latest + most + most // RATE + 1)

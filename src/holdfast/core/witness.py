@@ -39,39 +39,35 @@ class View(Struct, frozen=True):
 class Witness:
     """The memory of one client."""
 
-    __slots__ = ("_observed", "_reached", "_views", "facts", "reading")
+    __slots__ = ("_observed", "_views", "facts", "reached", "reading")
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.reading: Reading | None = None
-        self._reached: Micros | None = None
+        self.reached: Micros | None = None  # what its clock has surely shown already
         self._views: dict[str, View] = {}
         self._observed: dict[str, dict[tuple[str, str], Micros]] = {}
 
     # --- the clock ------------------------------------------------------------------------
 
-    def read_clock(self, now: Interval | None, sent: Micros, got: Micros | None = None) -> None:
+    def read_clock(self, now: Interval | None, sent: Micros, got: Micros) -> None:
         """A reply brought the store's time."""
         if now is not None:
             self.reading = Reading(now, sent, got)
 
-    def store_time(self, m: Micros) -> Micros | None:
-        """The latest that the store's clock can show now; None if it was not read lately."""
+    def clock_at(self, m: Micros) -> Interval | None:
+        """What the store's clock can show at local time `m`; None if it was not read lately."""
         reading = self.reading
-        return None if reading is None else reading.upper(m)
-
-    def reached(self, m: Micros) -> Micros | None:
-        """What the store's clock has surely reached by now."""
-        reading = self.reading
-        return self._reached if reading is None else reading.lower(m)
+        return None if reading is None else reading.at(m)
 
     # --- records --------------------------------------------------------------------------
 
     def saw(self, key: str, entry: Entry, sent: Micros, got: Micros) -> View:
         """A reply showed a record."""
         self.read_clock(entry.now, sent, got)
-        if entry.reached is not None:
-            self._reached = max(self._reached or 0, entry.reached)
+        reached = entry.reached if entry.now is None else entry.now.earliest
+        if reached is not None and (self.reached is None or reached > self.reached):
+            self.reached = reached
         self._observe(key, entry.record, entry.now, got)
         return View(entry.record, entry.version, entry.now, got)
 
@@ -80,7 +76,7 @@ class Witness:
         if view.now is not None:
             self.reading = Reading(view.now, sent, view.got)
         views = self._views
-        if key not in views and len(views) >= REMEMBERED_KEYS:
+        if len(views) >= REMEMBERED_KEYS and key not in views:
             _drop_oldest(views)
         views[key] = view
 

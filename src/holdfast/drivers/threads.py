@@ -44,7 +44,7 @@ Handlers = dict[type, Callable[[Any], Any]]
 def local_handlers(emit: Callable[[Event], None], keep: Callable[[Hold], None]) -> Handlers:
     """The effects that need no store, and that no driver has to wait for."""
     return {
-        Now: clock.answer,
+        Now: clock.monotonic,
         Wall: lambda effect: clock.wall(),
         Draw: lambda effect: urandom(effect.size).hex(),
         Emit: lambda effect: emit(effect.event),
@@ -102,19 +102,17 @@ class ThreadDriver:
     def run(self, steps: Steps[R]) -> R:
         """Run to the end. An interrupt ends the steps where they stand."""
         handlers = self._handlers
-        answer: Any = None
-        trouble: Exception | None = None
         try:
+            effect = steps.send(None)
             while True:
                 try:
-                    effect = steps.send(answer) if trouble is None else steps.throw(trouble)
-                except StopIteration as done:
-                    return done.value  # type: ignore[no-any-return]
-                answer = trouble = None
-                try:
                     answer = handlers[type(effect)](effect)
-                except Exception as exc:
-                    trouble = exc
+                except Exception as trouble:
+                    effect = steps.throw(trouble)
+                else:
+                    effect = steps.send(answer)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
         finally:
             steps.close()
 

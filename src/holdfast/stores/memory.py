@@ -86,17 +86,17 @@ class MemoryStore(RingingStore):
             row = self._rows.get(key)
             if version != (None if row is None else row[1]):
                 return Conflict(self.load(key))
-            self._last_version += 1
+            self._last_version = new = self._last_version + 1
             if row is None or raw is None:
                 self._order = None
             if raw is None:
                 self._rows.pop(key, None)
             else:
-                self._rows[key] = raw, self._last_version
-            swapped = Swapped(self._last_version, self.now())
+                self._rows[key] = raw, new
+            now = self.now()
         if wake:
             self._wakeups.wake(key, wake)
-        return swapped
+        return Swapped(new, now)
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
         """A page, from the first key after the cursor."""

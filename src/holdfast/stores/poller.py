@@ -17,52 +17,56 @@ from typing import Any, NamedTuple
 from holdfast.errors import HoldfastError
 from holdfast.stores.wakeups import Sleeper, Wakeups
 
+SLOWING = 1.4
 # A waiter that looks for itself comes back soon: its key's pace is kept for so long.
 LINGER_S = 2.0
 # Keys whose nap is over but for this part of it are asked for together.
 NEARLY = 0.4
 MOST_KEYS = 500
 
-# The version of each key that has a record, and which write was the last to let somebody in.
-Turns = Callable[[Sequence[str]], Mapping[str, tuple[Any, Any]]]
+# Asks the store about keys: what is to be seen of each that has a record.
+Turns = Callable[[Sequence[str]], Mapping[str, Any]]
+# Whether what is to be seen (None: no record) may let this sleeper in. It is asked at every
+# look, and may keep a mark on the sleeper.
+Changed = Callable[[Sleeper, Any], bool]
 
 
 class Naps(NamedTuple):
-    """How long to sleep between two looks at a key."""
+    """How long a key is left alone, at first and in the end."""
 
     first_s: float = 0.02
     longest_s: float = 1.0
-    slowing: float = 1.4
 
 
 class Pace:
     """How often a key is looked at."""
 
-    __slots__ = ("at", "nap", "naps", "wanted_at")
+    __slots__ = ("_naps", "at", "nap", "wanted_at")
 
-    def __init__(self, now: float, naps: Naps) -> None:
-        self.naps = naps
+    def __init__(self, naps: Naps, now: float) -> None:
+        self._naps = naps
         self.wanted_at = now  # when somebody was last seen to wait for it
         self.quicken(now)
 
     def quicken(self, now: float) -> None:
         """Something happens here: look again soon."""
-        self.nap = self.naps.first_s
+        self.nap = self._naps.first_s
         self.at = now + _jittered(self.nap)
 
     def slow_down(self, now: float) -> None:
         """It was looked at: next time a little later."""
-        self.nap = min(self.nap * self.naps.slowing, self.naps.longest_s)
+        self.nap = min(self.nap * SLOWING, self._naps.longest_s)
         self.at = now + _jittered(self.nap)
 
 
 class Poller:
     """Rings sleepers when they may have been let in."""
 
-    def __init__(self, turns: Turns, naps: Naps = Naps()) -> None:  # noqa: B008
+    def __init__(self, turns: Turns, changed: Changed, naps: Naps | None = None) -> None:
         self.sleepers = Wakeups()
-        self._naps = naps
         self._turns = turns
+        self._may_have_changed = changed
+        self._naps = naps or Naps()
         self._changed = threading.Condition()
         self._paces: dict[str, Pace] = {}
         self._running = False
@@ -76,7 +80,7 @@ class Poller:
                 sleeper.ring()
                 return
             now = time.monotonic()
-            self._paces.setdefault(sleeper.key, Pace(now, self._naps)).wanted_at = now
+            self._paces.setdefault(sleeper.key, Pace(self._naps, now)).wanted_at = now
             if not self._running:
                 self._running = True
                 threading.Thread(target=self._run, name="holdfast-poll", daemon=True).start()
@@ -142,9 +146,9 @@ class Poller:
                 self._ring(key, self.sleepers.sleepers(key))
             return
         for key in keys:
-            version, turn = seen.get(key, (None, None))
+            sight = seen.get(key)
             sleepers = self.sleepers.sleepers(key)
-            self._ring(key, [one for one in sleepers if _may_have_changed(one, version, turn)])
+            self._ring(key, [one for one in sleepers if self._may_have_changed(one, sight)])
 
     def _ring(self, key: str, sleepers: list[Sleeper]) -> None:
         for sleeper in sleepers:
@@ -156,8 +160,10 @@ class Poller:
                     pace.quicken(time.monotonic())
 
 
-def _may_have_changed(sleeper: Sleeper, version: Any, turn: Any) -> bool:
-    """The first look compares the version; later ones only what lets somebody in."""
+def turn_has_changed(sleeper: Sleeper, sight: tuple[Any, Any] | None) -> bool:
+    """For stores that show a record's version and which write was the last to let somebody in.
+    The first look compares the version; later ones only what lets somebody in."""
+    version, turn = sight or (None, None)
     if sleeper.mark is None:
         sleeper.mark = (turn,)
         return bool(version != sleeper.version)

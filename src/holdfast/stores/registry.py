@@ -16,6 +16,7 @@ from holdfast.stores.url import parse
 ENTRY_POINTS = "holdfast.stores"
 
 BUILT_IN: dict[str, str] = {
+    "dynamodb": "holdfast.stores.dynamodb:DynamoDBStore",
     "az": "holdfast.stores.blob.store:BlobStore",
     "file": "holdfast.stores.blob.directory:DirectoryStore",
     "gs": "holdfast.stores.blob.store:BlobStore",
@@ -52,6 +53,8 @@ ALIASES: dict[str, str] = {
 # Whose objects can be opened too, by the top-level module of their class. The store has a
 # classmethod `from_object(object, **options)`.
 ADOPTERS: dict[str, str] = {
+    "boto3": "holdfast.stores.dynamodb:DynamoDBStore",
+    "botocore": "holdfast.stores.dynamodb:DynamoDBStore",
     "obstore": "holdfast.stores.blob.store:BlobStore",
     "redis": "holdfast.stores.redis:RedisStore",
     "sqlalchemy": "holdfast.stores.sql:SQLStore",
@@ -59,6 +62,7 @@ ADOPTERS: dict[str, str] = {
 
 # The extra that brings the driver of a store: `pip install 'holdfast[extra]'`.
 EXTRAS: dict[str, str] = {
+    "dynamodb": "dynamodb",
     "az": "blob",
     "gs": "blob",
     "mysql": "mysql",

@@ -220,7 +220,7 @@ def test_expiry(locker: ResourceLocker) -> None:
 def test_expiry_is_known_to_all(database: str, locker_at: Make) -> None:
     """A locker that uses no ttl itself respects that of others."""
     one, two = locker_at(database), locker_at(database)
-    one.lock("ann", URI, "write", ttl=0.3)
+    one.lock("ann", URI, "write", ttl=2)
     with pytest.raises(LockException):
         two.lock("bob", URI, "write")
     two.lock("bob", URI, "write", wait=20)

@@ -50,7 +50,7 @@ def _deadline_from_after_the_reply() -> Iterator[Patches]:
 
 @mutant(100)
 def _expiry_from_the_clock_of_an_earlier_load() -> Iterator[Patches]:
-    yield patch.object(validity.Reading, "upper", lambda self, m: self.now.latest)
+    yield patch.object(validity.Reading, "at", lambda self, m: self.now)
 
 
 @mutant(300)
@@ -59,13 +59,13 @@ def _deadline_of_the_last_attempt_though_an_earlier_one_landed() -> Iterator[Pat
         def __getitem__(self, beat: str) -> int:
             return max(self.values())
 
-    original = Attempt.__init__
+    def wrapper(
+        inner: Steps[Answer], witness: Witness, attempt: Attempt, command: Any
+    ) -> Steps[Answer]:
+        attempt.sent = Last(attempt.sent)
+        return (yield from inner)
 
-    def init(self: Attempt, key: str, command: Any, first_beat: str = "") -> None:
-        original(self, key, command, first_beat)
-        self.sent = Last()
-
-    yield patch.object(Attempt, "__init__", init)
+    yield from wrap_apply(wrapper)
 
 
 @mutant(60)
@@ -77,7 +77,7 @@ def _no_margin_for_clock_rates() -> Iterator[Patches]:
 def _a_date_clock_taken_as_exact() -> Iterator[Patches]:
     original = Witness.read_clock
 
-    def read_clock(self: Witness, now: Interval | None, sent: int, got: int | None = None) -> None:
+    def read_clock(self: Witness, now: Interval | None, sent: int, got: int) -> None:
         original(self, now and Interval(now.earliest, now.earliest), sent, got)
 
     yield patch.object(Witness, "read_clock", read_clock)
@@ -105,7 +105,13 @@ def _a_clock_reading_counted_from_after_the_reply() -> Iterator[Patches]:
 
 @mutant(400)
 def _a_clock_carried_on_without_regard_to_its_rate() -> Iterator[Patches]:
-    yield patch.object(validity.Reading, "upper", lambda self, m: self.now.latest + m - self.sent)
+    original = validity.Reading.at
+
+    def at(self: validity.Reading, m: int) -> Interval | None:
+        right = original(self, m)
+        return right and Interval(right.earliest, self.now.latest + m - self.sent)
+
+    yield patch.object(validity.Reading, "at", at)
 
 
 @mutant(600)

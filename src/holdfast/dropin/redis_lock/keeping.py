@@ -14,7 +14,7 @@ from typing import Any
 
 from holdfast import clock
 from holdfast.core.commands import Granted
-from holdfast.core.holds import Care, Hold
+from holdfast.core.holds import Care, Hold, hold_of
 from holdfast.core.records import SECOND, Holder
 from holdfast.drivers.keeping import KeeperRunner
 from holdfast.errors import HoldfastError, LeaseLost
@@ -37,7 +37,7 @@ class Renewals:
             token="", fence=0, owner="", mode="exclusive",
             ttl=max(1, ttl_ms * 1000), acquired_at=0, expires_at=0, beat="",
         )  # fmt: skip
-        hold = Hold(_shown(lock.name), Granted(holder), int(since * SECOND), Care())
+        hold = hold_of(_shown(lock.name), Granted(holder), int(since * SECOND), Care())
         drop = self._runner.drop
         self._kept[hold] = renew, weakref.ref(lock, lambda _: drop(hold))
         self._runner.add(hold)

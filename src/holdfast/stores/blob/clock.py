@@ -74,5 +74,4 @@ class ServiceClock:
         reading, m = self._reading, clock.monotonic()
         if reading is None or m - reading.sent > FRESH:
             return None
-        upper = reading.upper(m)
-        return None if upper is None else Interval(reading.lower(m), upper)
+        return reading.at(m)

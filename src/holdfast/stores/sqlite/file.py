@@ -7,6 +7,8 @@ import os
 import random
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,9 @@ from holdfast.stores.queries import read_queries
 
 APPLICATION_ID = 0x484F4C44  # "HOLD", in the file's header
 SCHEMA = 1
-# A checkpoint waits for the disk, so there is one in a few thousand writes (16 MiB).
+# Every write puts one page into the log: small ones are faster.
+PAGE_BYTES = 1024
+# A checkpoint waits for the disk, so there is one in a few thousand writes (4 MiB).
 CHECKPOINT_PAGES = 4000
 SQL = read_queries(Path(__file__).with_name("queries.sql"))
 
@@ -48,9 +52,10 @@ class Connection:
     def run(
         self, sql: str, values: tuple[Any, ...] = (), *, writing: bool = False
     ) -> sqlite3.Cursor:
-        """Execute one statement, and wait while another process writes. Errors are ours."""
+        """Execute one statement, and wait while another process writes. Errors are ours.
+        The cursor is good until the next call."""
         try:
-            return self._sqlite.execute(sql, values)
+            return self._cursor.execute(sql, values)
         except sqlite3.Error as exc:
             if self._paused:
                 self._resume()
@@ -61,6 +66,18 @@ class Connection:
             return self._run_when_free(sql, values)
         except sqlite3.Error as exc:
             raise self.trouble(exc, writing=writing) from exc
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Several statements, all or none, while nobody else writes."""
+        try:
+            self.run("BEGIN IMMEDIATE")
+            yield
+            self.run("COMMIT", writing=True)
+        except BaseException:  # an interrupt may have come right after BEGIN
+            if self._sqlite.in_transaction:
+                self.run("ROLLBACK")
+            raise
 
     def close(self) -> None:
         """Let go of the file."""
@@ -88,6 +105,7 @@ class Connection:
             )  # fmt: skip
         except sqlite3.Error as exc:
             raise self.trouble(exc, writing=False) from exc
+        self._cursor = self._sqlite.cursor()
         self._paused = False
         self.run("PRAGMA synchronous = NORMAL")
         self.run(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
@@ -101,7 +119,7 @@ class Connection:
             time.sleep(random.uniform(nap / 2, nap))
             nap = min(nap * 1.5, _LONGEST_NAP_S)
             try:
-                return self._sqlite.execute(sql, values)
+                return self._cursor.execute(sql, values)
             except sqlite3.OperationalError as exc:
                 if _code(exc) not in _BUSY or time.monotonic() > ends_at:
                     raise
@@ -150,18 +168,14 @@ def check_header(path: Path) -> None:
 def prepare(path: Path, connection: Connection) -> None:
     """Create our tables in a new file; refuse what is not ours."""
     if not _is_ours(path, connection):
+        connection.run(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.run("PRAGMA journal_mode = WAL")
-        connection.run("BEGIN IMMEDIATE")
-        try:
+        with connection.transaction():
             if not _is_ours(path, connection):  # or somebody was faster
                 connection.run(SQL["create_meta"])
                 connection.run(SQL["create_locks"])
                 connection.run(f"PRAGMA user_version = {SCHEMA}")
                 connection.run(f"PRAGMA application_id = {APPLICATION_ID}")
-        except BaseException:
-            connection.run("ROLLBACK")
-            raise
-        connection.run("COMMIT", writing=True)
 
 
 def _is_ours(path: Path, connection: Connection) -> bool:
@@ -224,18 +238,13 @@ def _known_offset(connection: Connection, boot: str) -> Micros | None:
 
 
 def _set_offset(connection: Connection, boot: str) -> Micros:
-    connection.run("BEGIN IMMEDIATE")
-    try:
+    with connection.transaction():
         offset = _known_offset(connection, boot)  # somebody may have been faster
         if offset is None:
             (newest,) = connection.run(SQL["newest_version"]).fetchone()
             offset = max(clock.wall(), newest + 1) - clock.monotonic()
             value = json.dumps({"boot": boot, "offset": offset})
             connection.run(SQL["set_meta"], ("clock", value), writing=True)
-    except BaseException:
-        connection.run("ROLLBACK")
-        raise
-    connection.run("COMMIT", writing=True)
     return offset
 
 

@@ -5,13 +5,14 @@
 -- name: create_meta
 CREATE TABLE holdfast_meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
+-- With row ids a record of ordinary size fits into one small page beside its key.
 -- name: create_locks
 CREATE TABLE holdfast_locks (
-    key TEXT PRIMARY KEY,
+    key TEXT PRIMARY KEY NOT NULL,
     version INTEGER NOT NULL,
     turn INTEGER NOT NULL,
     record TEXT NOT NULL
-) WITHOUT ROWID;
+);
 
 -- name: load
 SELECT record, version FROM holdfast_locks WHERE key = ?;

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from holdfast.core.acquiring import Terms, acquire_all_steps, acquire_steps
 from holdfast.core.commands import Claim, Free, Offer, Renew, Take
 from holdfast.core.effects import Sleep, Steps
-from holdfast.core.holds import Attempt, Care, Hold
+from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold
 from holdfast.core.listing import list_steps, purge_steps
 from holdfast.core.records import SECOND, Mode
 from holdfast.core.steps import (
@@ -108,7 +108,7 @@ def release(client: SimClient, op: Op, belief: Belief) -> Script[None]:
     if not client.end(hold, "released", "released") or not hold.care.may_release:
         return
     op.tokens.add(hold.token)
-    attempt = Attempt(hold.key, Free(hold.token))
+    attempt = Attempt(hold.key, Free(hold.token), NO_BEAT)
     attempt.touched = True
     now = client.now()
     try:
