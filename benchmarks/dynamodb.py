@@ -34,7 +34,7 @@ def main() -> None:
         return
     with DynamoDBLocal() as server:
         assert isinstance(server, DynamoDBLocal)
-        libraries = [Holdfast(server.endpoint)]
+        libraries: list[Library] = [Holdfast(server.endpoint)]
         libraries += [TheOther(server.endpoint)] if _other() else []
         print("### DynamoDB Local: requests per acquire and release, and what they would cost\n")
         print(

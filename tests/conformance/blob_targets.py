@@ -66,8 +66,7 @@ def s3_target(folder: Path) -> BlobTarget:
 
 def gcs_target(folder: Path) -> BlobTarget:
     """What we ask of Google's, played by ourselves."""
-    key = quote(shared(FakeGCS).service_account_key)
-    return BlobTarget(f"gs://{BUCKET}/{uuid4().hex}?service_account_key={key}&{ONE_CLOCK}")
+    return BlobTarget(gcs_url(shared(FakeGCS)))
 
 
 # One machine with one clock.
@@ -92,3 +91,9 @@ def s3_url(server: S3Server, port: int | None = None, bucket: str = "locks") -> 
         f"s3://{bucket}/{uuid4().hex}?endpoint={quote(endpoint)}&region=us-east-1"
         f"&access_key_id=holdfast&secret_access_key=holdfast&{ONE_CLOCK}"
     )
+
+
+def gcs_url(server: FakeGCS) -> str:
+    """A new prefix of its bucket."""
+    key = quote(server.service_account_key)
+    return f"gs://{BUCKET}/{uuid4().hex}?service_account_key={key}&{ONE_CLOCK}"
