@@ -10,9 +10,11 @@ from __future__ import annotations
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from holdfast.core.commands import NOBODY, Wake
 from holdfast.core.contract import Conflict, Entry, Facts, Page, Swapped, Version
-from holdfast.core.records import Record
+from holdfast.core.records import SECOND, Record
 from holdfast.errors import OutcomeUnknown
 from holdfast.stores.base import Outcome
 from holdfast.stores.dynamodb.connect import (
@@ -32,14 +34,23 @@ if TYPE_CHECKING:
 
 FIRST_NAP_S = 0.1
 
-CAVEATS = (
-    "A listing reads the whole table, once for every 500 locks that it shows.",
-    "A global table is linearizable in one region only: take all locks in the same one.",
-)
-
 
 class DynamoDBStore(RingingStore):
     """Locks in one table."""
+
+    facts = Facts(
+        name="dynamodb",
+        linearizable=True,
+        clock="store",
+        clock_doubt=SECOND,
+        reach="network",
+        wakeup="poll",
+        durable=True,
+        caveats=(
+            "A listing reads the whole table, once for every 500 locks that it shows.",
+            "A global table is linearizable in one region only: take all locks in the same one.",
+        ),
+    )
 
     def __init__(self, adopted: Adopted) -> None:
         self.options = adopted.options
@@ -47,16 +58,7 @@ class DynamoDBStore(RingingStore):
         self._poller = Poller(
             self.table.versions, lets_in, Naps(FIRST_NAP_S, adopted.options.poll_s)
         )
-        self.facts = Facts(
-            name="dynamodb",
-            linearizable=True,
-            clock="store",
-            clock_doubt=self.table.clock.doubt,
-            reach="network",
-            wakeup="poll",
-            durable=True,
-            caveats=CAVEATS,
-        )
+        self.facts = replace(self.facts, clock_doubt=self.table.clock.doubt)
 
     @classmethod
     def from_url(cls, url: StoreURL, **options: Any) -> DynamoDBStore:
