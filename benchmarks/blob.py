@@ -24,7 +24,6 @@ from obstore.store import AzureStore
 
 import holdfast
 from benchmarks.harness import Contestant, race, table
-from holdfast.stores.blob.requests import Pause
 from holdfast.stores.blob.store import BlobStore
 from holdfast.stores.registry import open_store
 from tests.conformance.blob_targets import azure_url
@@ -36,7 +35,7 @@ EXPIRE = timedelta(seconds=30)
 
 def main() -> None:
     """Print all tables of the blob stores."""
-    logging.disable(logging.INFO)
+    logging.disable()
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         print(pairs("a directory", f"file://{folder}/holdfast", f"file://{folder}/mops"), "\n")
@@ -90,14 +89,11 @@ def _lease() -> Any:
 def requests(url: str, lease_uri: str) -> str:
     """How many requests a pair takes."""
     counted: list[Any] = []
-    store = open_store(url)
-    assert isinstance(store, BlobStore)
-    _count(store, counted)
     lines = ["### Blob: requests on Azurite", "", "| | acquire | release |", "|---|---|---|"]
-    with holdfast.connect(store) as locks:
+    with holdfast.connect(_watched(url, counted)) as locks:
         for name in ("holdfast, a new key", "holdfast, warm"):
             lines.append(_counted(name, counted, partial(locks.acquire, "counted")))
-    with holdfast.connect(_cold(url, counted)) as locks:
+    with holdfast.connect(_watched(url, counted)) as locks:
         lines.append(_counted("holdfast, cold", counted, partial(locks.acquire, "counted")))
     if _lease() is not None:
         _ForMops.counted = counted
@@ -109,22 +105,18 @@ def requests(url: str, lease_uri: str) -> str:
     return "\n".join(lines)
 
 
-def _cold(url: str, counted: list[Any]) -> BlobStore:
+def _watched(url: str, counted: list[Any]) -> BlobStore:
+    """A store that notes down its requests."""
     store = open_store(url)
     assert isinstance(store, BlobStore)
-    _count(store, counted)
+    real = store._wire._answer
+
+    def answer(request: Any) -> Any:
+        counted.append(request)
+        return real(request)
+
+    store._wire._answer = answer  # type: ignore[method-assign]
     return store
-
-
-def _count(store: BlobStore, counted: list[Any]) -> None:
-    answer = store._wire._answer
-
-    def count(request: Any) -> Any:
-        if not isinstance(request, Pause):
-            counted.append(request)
-        return answer(request)
-
-    store._wire._answer = count  # type: ignore[method-assign]
 
 
 def _counted(name: str, counted: list[Any], acquire: Callable[[], Any]) -> str:
@@ -167,7 +159,7 @@ def _crowd(name: str, turns: Callable[..., None], where: str) -> str:
 
 
 def _our_turns(url: str, folder: str, gate: Any) -> None:
-    logging.disable(logging.INFO)
+    logging.disable()
     with holdfast.connect(url) as locks:
         gate.wait()
         for _ in range(TURNS):
@@ -176,7 +168,7 @@ def _our_turns(url: str, folder: str, gate: Any) -> None:
 
 
 def _mops_turns(lease_uri: str, folder: str, gate: Any) -> None:
-    logging.disable(logging.INFO)
+    logging.disable()
     lease = _lease()
     gate.wait()
     for _ in range(TURNS):
