@@ -58,9 +58,9 @@ class AsyncRedisStore(AsyncStore):
         try:
             # The short way first: every call in between costs a tenth of the whole.
             replies = await self._wire.quickly(call)
-            if replies is not None and type(replies[0]) is bytes:
-                return talk.applied(replies[0])
-            return talk.applied(await self._wire.call(call, replies))
+            if replies is not None and not isinstance(replies[0], ResponseError):
+                return talk.applied(replies[0], command, beat)
+            return talk.applied(await self._wire.call(call, replies), command, beat)
         except (Corrupt, ValueError):
             entry = await self.load(key)
             raise corrupt(key, entry.fault or "its text is damaged") from None

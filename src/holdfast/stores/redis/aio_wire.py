@@ -49,7 +49,7 @@ class AsyncWire:
         """Run a script; the answer is its reply. It goes on from replies that are errors."""
         shared = self._main
         if self._site.kind == "cluster":
-            shared = await self._shared_for(call.keys[0])
+            shared = await self._shared_for(call.name)
         pipeline = shared.ready() or await shared.get()
         if replies is None:
             replies = await pipeline.exchange(call.request(), call.replies)
@@ -89,7 +89,7 @@ class AsyncWire:
         return reply
 
     async def _shared_next(self, errand: Errand, call: Call) -> Shared:
-        name = call.keys[0]
+        name = call.name
         if errand.address is not None:
             if errand.moved:
                 self._slots.moved(slot_of(name), errand.address)
