@@ -118,7 +118,7 @@ class Errand:
     def request(self) -> tuple[bytes, int]:
         """What to send, and how many replies come back; the last ones count."""
         call = self._call
-        request = call.request_in_full() if self._in_full else call.request()
+        request = call.request_in_full() if self._in_full else call.request
         if self.asking:
             return ASKING + request, call.replies + 1
         return request, call.replies

@@ -53,25 +53,18 @@ _waiters = msgspec.json.Decoder(tuple[Waiter, ...])
 class Call:
     """One run of a script on one lock."""
 
-    __slots__ = ("_count", "_script", "_words", "name", "replies", "tail")
+    __slots__ = ("_script", "name", "replies", "request", "tail")
 
-    def __init__(
-        self, script: Script, name: bytes, count: int, words: bytes, tail: bytes = b""
-    ) -> None:
+    def __init__(self, script: Script, name: bytes, request: bytes, tail: bytes = b"") -> None:
         self._script = script
         self.name = name  # of the lock's record
-        self._count = count
-        self._words = words  # so many, packed: the number of keys, the keys and the arguments
+        self.request = request + tail  # as it is sent to a server that knows the script
         self.tail = tail  # a WAIT, see `wait_replicas`
         self.replies = 2 if tail else 1
 
-    def request(self) -> bytes:
-        """As it is sent to a server that knows the script."""
-        return b"*%d\r\n%b%b%b" % (self._count + 2, self._script.by_hash, self._words, self.tail)
-
     def request_in_full(self) -> bytes:
-        """As it is sent to one that does not."""
-        return b"*%d\r\n%b%b%b" % (self._count + 2, self._script.in_full, self._words, self.tail)
+        """As it is sent to a server that does not know the script."""
+        return self.request.replace(self._script.by_hash, self._script.in_full, 1)
 
 
 class _Place:
@@ -108,18 +101,17 @@ class Speaker:
         kind = type(command)
         if kind is Claim:
             return self._claim(key, command, beat)  # type: ignore[arg-type]
-        script, words_of = _COMMANDS[kind]
-        place, words = self._place(key), words_of(command, beat)
-        return self._call(script, place.name, 3 + len(words), place.alone + packed(*words))
+        script, count, words = _COMMANDS[kind]
+        place = self._place(key)
+        return self._call(script, place.name, count + 3, place.alone + words(command, beat))
 
     def _claim(self, key: str, claim: Claim, beat: str) -> Call:
         place, count = self._place(key), 8 + len(self._index)
-        words = b"%b%b%b%b" % (
-            place.indexed,
-            bulk(layout.start_text(claim.token)),
-            self._terms(claim.mode, claim.ttl),
-            bulk(layout.end_text(beat, claim.limit, claim.owner, claim.note)),
-        )
+        start = layout.start_text(claim.token)
+        end = layout.end_text(beat, claim.limit, claim.owner, claim.note)
+        words = b"%b$%d\r\n%b\r\n%b$%d\r\n%b\r\n" % (
+            place.indexed, len(start), start, self._terms(claim.mode, claim.ttl), len(end), end,
+        )  # fmt: skip
         if claim.queue:
             words += packed(b"%d" % claim.patience, layout.owner_text(claim.owner))
             count += 2
@@ -127,8 +119,8 @@ class Speaker:
 
     def _call(self, script: Script, name: bytes, count: int, words: bytes) -> Call:
         if self._wait and script in _WAITED_FOR:
-            return Call(script, name, count + 1, words + AGAIN, self._wait)
-        return Call(script, name, count, words)
+            return Call(script, name, script.request(count + 1, words + AGAIN), self._wait)
+        return Call(script, name, script.request(count, words))
 
     def swap(self, key: str, version: Version, record: Record | None, wake: Wake) -> Call:
         """A compare-and-swap."""
@@ -153,22 +145,28 @@ class Speaker:
 
     def _indexed(self, script: Script, key: str, *words: bytes) -> Call:
         place, count = self._place(key), 3 + len(self._index) + len(words)
-        return Call(script, place.name, count, place.indexed + packed(*words))
+        return Call(script, place.name, script.request(count, place.indexed + packed(*words)))
 
 
-_Words = Callable[[Any, str], tuple[bytes, ...]]
-_COMMANDS: dict[type, tuple[Script, _Words]] = {
-    Renew: (RENEW, lambda c, beat: (word(c.token), word(beat))),
-    Free: (FREE, lambda c, beat: (word(c.token),)),
-    Offer: (OFFER, lambda c, beat: (word(c.token), word(beat), word(c.ticket), b"%d" % c.ttl)),
+# For each command its script, and so many words, packed.
+_Words = Callable[[Any, str], bytes]
+_COMMANDS: dict[type, tuple[Script, int, _Words]] = {
+    Renew: (RENEW, 2, lambda c, beat: bulk(word(c.token)) + bulk(word(beat))),
+    Free: (FREE, 1, lambda c, beat: bulk(word(c.token))),
+    Offer: (
+        OFFER,
+        4,
+        lambda c, beat: packed(word(c.token), word(beat), word(c.ticket), b"%d" % c.ttl),
+    ),
     Take: (
         TAKE,
-        lambda c, beat: (
+        6,
+        lambda c, beat: packed(
             word(c.token), word(beat), word(c.ticket), b"%d" % c.ttl, layout.json_text(c.owner),
             b"" if c.note is None else layout.json_text(c.note),
         ),
     ),
-    Evict: (EVICT, lambda c, beat: (b"" if c.fence is None else b"%d" % c.fence,)),
+    Evict: (EVICT, 1, lambda c, beat: bulk(b"" if c.fence is None else b"%d" % c.fence)),
 }  # fmt: skip
 
 # A grant must outlive the master. A freed or evicted lock that comes back runs out by itself.

@@ -34,7 +34,7 @@ class Wire:
     def call(self, call: Call) -> Any:
         """Run a script; the answer is its reply."""
         lines = self._lines_for(call.name)
-        replies = lines.exchange(call.request(), call.replies)
+        replies = lines.exchange(call.request, call.replies)
         reply = settled(call, replies, self._replicas, lines.where) if call.tail else replies[0]
         return self._insist(call, reply, lines.where) if isinstance(reply, ResponseError) else reply
 
@@ -110,7 +110,7 @@ class Wire:
         return lines
 
     def _batch(self, lines: Lines, calls: list[Call]) -> list[Any]:
-        request = b"".join(call.request() for call in calls)
+        request = b"".join(call.request for call in calls)
         try:
             replies = lines.exchange(request, sum(call.replies for call in calls))
         except HoldfastError as trouble:

@@ -22,7 +22,7 @@ def bulk(word: bytes) -> bytes:
 
 def packed(*words: bytes) -> bytes:
     """Some words of a command."""
-    return b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words])
+    return b"".join(map(bulk, words))
 
 
 TIME = pack(b"TIME")
