@@ -83,8 +83,9 @@ def coded(key: str) -> bytes:
 
 def word(token: str) -> bytes:
     """A token or beat as it stands between quotes: without quotes, spaces and backslashes."""
-    if token.isascii() and (token.isalnum() or _PLAIN.fullmatch(token)):
-        return token.encode()
+    text = token.encode()
+    if text.isalnum() or _PLAIN.fullmatch(token):
+        return text
     units = token.encode("utf-16-be")
     return "".join(
         char if ord(char) < 128 and _PLAIN.fullmatch(char) else f"\\u{ord(char):04x}"

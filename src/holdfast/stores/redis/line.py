@@ -64,22 +64,19 @@ class Line:
             trouble = errors.not_sent if count == 1 else errors.no_answer
             raise trouble(exc, self.where) from exc
         try:
-            return self._replies(count)
+            gets = self._reader.gets
+            replies: list[Any] = []
+            while len(replies) < count:
+                self._hear()
+                while (reply := gets()) is not False:
+                    replies.append(reply)
+            return replies
         except (OSError, hiredis.HiredisError) as exc:
             self.close()
             raise errors.no_answer(exc, self.where) from exc
         except BaseException:  # an interrupt: the reply would be the next one's
             self.close()
             raise
-
-    def _replies(self, count: int) -> list[Any]:
-        gets = self._reader.gets
-        replies: list[Any] = []
-        while len(replies) < count:
-            self._hear()
-            while (reply := gets()) is not False:
-                replies.append(reply)
-        return replies
 
     def read(self) -> Any:
         """The next reply."""
@@ -137,17 +134,19 @@ class Lines:
 
     def exchange(self, request: bytes, count: int = 1) -> list[Any]:
         """Send a request and read its replies."""
-        line = self.take()
+        line = self._take()
         try:
             replies = line.exchange(request, count)
         except HoldfastError:
             self.drop_idle()  # what broke one has broken them all
             raise
-        self.give(line)
+        if self.closed or len(self._idle) >= MOST_IDLE:
+            line.close()
+        else:
+            self._idle.append(line)
         return replies
 
-    def take(self) -> Line:
-        """A line for one exchange."""
+    def _take(self) -> Line:
         now = time.monotonic()
         while not self.closed:
             try:
@@ -161,13 +160,6 @@ class Lines:
                 return line
             line.close()
         raise Unavailable("The connections to Redis were closed meanwhile.")
-
-    def give(self, line: Line) -> None:
-        """It can be used again."""
-        if self.closed or len(self._idle) >= MOST_IDLE:
-            line.close()
-            return
-        self._idle.append(line)
 
     def drop_idle(self) -> None:
         """Hang up all that nobody uses."""

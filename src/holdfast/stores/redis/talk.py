@@ -118,9 +118,11 @@ class Speaker:
         return self._call(CLAIM, place.name, count, words)
 
     def _call(self, script: Script, name: bytes, count: int, words: bytes) -> Call:
+        """A call with so many words: the number of keys, the keys and the arguments."""
         if self._wait and script in _WAITED_FOR:
-            return Call(script, name, script.request(count + 1, words + AGAIN), self._wait)
-        return Call(script, name, script.request(count, words))
+            request = b"*%d\r\n%b%b%b" % (count + 3, script.by_hash, words, AGAIN)
+            return Call(script, name, request, self._wait)
+        return Call(script, name, b"*%d\r\n%b%b" % (count + 2, script.by_hash, words))
 
     def swap(self, key: str, version: Version, record: Record | None, wake: Wake) -> Call:
         """A compare-and-swap."""
@@ -145,7 +147,7 @@ class Speaker:
 
     def _indexed(self, script: Script, key: str, *words: bytes) -> Call:
         place, count = self._place(key), 3 + len(self._index) + len(words)
-        return Call(script, place.name, script.request(count, place.indexed + packed(*words)))
+        return self._call(script, place.name, count, place.indexed + packed(*words))
 
 
 # For each command its script, and so many words, packed.

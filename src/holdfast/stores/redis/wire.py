@@ -110,14 +110,17 @@ class Wire:
         return lines
 
     def _batch(self, lines: Lines, calls: list[Call]) -> list[Any]:
-        request = b"".join(call.request for call in calls)
+        request = b"".join([call.request for call in calls])
         try:
             replies = lines.exchange(request, sum(call.replies for call in calls))
         except HoldfastError as trouble:
             return [trouble] * len(calls)
         answers, at = [], 0
         for call in calls:
-            answers.append(self._answer(call, replies[at : at + call.replies], lines.where))
+            reply = replies[at]
+            if call.tail or isinstance(reply, ResponseError):
+                reply = self._answer(call, replies[at : at + call.replies], lines.where)
+            answers.append(reply)
             at += call.replies
         return answers
 

@@ -27,11 +27,6 @@ class Script:
         self.by_hash = bulk(b"EVALSHA") + bulk(self.sha)
         self.in_full = bulk(b"EVAL") + bulk(self.source)
 
-    def request(self, count: int, words: bytes) -> bytes:
-        """The request that names the script, with so many words: how many keys, the keys and
-        the arguments."""
-        return b"*%d\r\n%b%b" % (count + 2, self.by_hash, words)
-
 
 CLAIM = Script("claim", "quick_claim", *_RULES)
 RENEW = Script("renew", "quick_renew", *_RULES)
