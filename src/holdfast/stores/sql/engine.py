@@ -142,10 +142,7 @@ def _arguments(url: URL, options: Options) -> dict[str, Any]:
         "skip_autocommit_rollback": True,
         "pool_reset_on_return": None,
         "pool_size": options.pool_size,
-        # A connection beyond the pool's size would be closed when it comes back, and made
-        # anew for the next call.
-        "max_overflow": 0,
-        "pool_timeout": options.timeout_s,
+        "max_overflow": -1,  # `wires.py` keeps to the size
         "pool_use_lifo": True,
         "hide_parameters": True,
         "connect_args": connect_args,

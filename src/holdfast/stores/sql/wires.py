@@ -145,7 +145,7 @@ class OwnWires(Wires):
         self._idle: list[OwnWire] = []
         self._waiters: deque[Waiter] = deque()
         self._lock = threading.Lock()
-        self._opened, self._most = 0, options.pool_size
+        self._opening, self._most = 0, options.pool_size
         self._timeout_s = options.timeout_s
         self._closed = False
         self._broke_at = 0.0
@@ -163,10 +163,10 @@ class OwnWires(Wires):
 
     def give_back(self, wire: OwnWire) -> None:
         self._idle.append(wire)
-        if self._waiters:
-            self._settle()
         if self._closed:
             self.close()
+        elif self._waiters:
+            self._settle()
 
     def give_up(self, wire: OwnWire) -> None:
         """When one broke, the others may have been cut with it."""
@@ -184,7 +184,10 @@ class OwnWires(Wires):
     def close(self) -> None:
         self._closed = True
         while (wire := self._pick_up()) is not None:
-            self.drop(wire)
+            wire.drop()
+        with self._lock:
+            while self._waiters:
+                self._waiters.popleft().put(None)
 
     def abandon(self) -> Any:
         self._closed = True
@@ -200,23 +203,24 @@ class OwnWires(Wires):
             return None
 
     def _open_or_wait(self) -> OwnWire | None:
-        if self._closed:
-            raise ConnectionError("the store was closed meanwhile")
         with self._lock:
-            if self._opened >= self._most:
+            if self._closed:
+                raise ConnectionError("the store was closed meanwhile")
+            # The pool counts: what got lost in an interrupt comes back to it by itself.
+            pool: Any = self.engine.pool
+            if pool.checkedout() + self._opening >= self._most:
                 waiter = self._way.waiter()
                 self._waiters.append(waiter)
             else:
                 waiter = None
-                self._opened += 1
+                self._opening += 1
         return self._open() if waiter is None else self._wait(waiter)
 
     def _open(self) -> OwnWire:
         try:
             return OwnWire(self._way.open(self.engine.raw_connection))
-        except BaseException:
-            self._make_room()
-            raise
+        finally:
+            self._make_room(opening=1)
 
     def _wait(self, waiter: Waiter) -> OwnWire | None:
         try:
@@ -230,7 +234,7 @@ class OwnWires(Wires):
                     self._waiters.remove(waiter)
             if not waits:  # it came too late for us
                 wire = waiter.get(True, 0)
-                self._make_room(0) if wire is None else self.give_back(wire)
+                self._make_room() if wire is None else self.give_back(wire)
             if isinstance(exc, queue.Empty):
                 raise TimeoutError from exc
             raise
@@ -238,13 +242,13 @@ class OwnWires(Wires):
     def _settle(self) -> None:
         """Let those who wait have what is idle."""
         with self._lock:
-            while self._waiters and self._idle:
-                self._waiters.popleft().put(self._idle.pop())
+            while self._waiters and (wire := self._pick_up()) is not None:
+                self._waiters.popleft().put(wire)
 
-    def _make_room(self, closed: int = 1) -> None:
-        """One connection is no longer; somebody may open another."""
+    def _make_room(self, opening: int = 0) -> None:
+        """There may be a connection less: let somebody who waits see whether to open one."""
         with self._lock:
-            self._opened -= closed
+            self._opening -= opening
             if self._waiters:
                 self._waiters.popleft().put(None)
 
