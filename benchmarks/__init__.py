@@ -1,1 +1,11 @@
-"""Measured side by side, in one run: `make bench`, or `python -m benchmarks [NAME …]`."""
+"""Us and the others, side by side in one run: `make bench`, or `python -m benchmarks`.
+
+sites.py      the engines, each started for its turn
+peers/        who takes part: one small class per library and store
+workloads/    what is measured: one module per question
+harness.py    rounds in turns, so that a noisy machine hits all alike
+crew.py       processes for the workloads that need several
+targets.py    what we want of the figures
+report.py     the page and the tables; plots.py its pictures
+history.py    the last stored run, and what has become worse since
+"""

@@ -2,55 +2,222 @@
 
 from __future__ import annotations
 
+import gc
 import statistics
-import time
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from benchmarks.peers import Contestant, Peer
+from benchmarks.peers.base import Entrant, Kind
+
+Figures = dict[str, float | list[float]]
+Turn = Callable[[], Figures]
 
 
-@dataclass
-class Contestant:
-    """Something to be measured: a call that is made many times in a round."""
+@dataclass(frozen=True)
+class Scale:
+    """How much of everything."""
 
     name: str
-    call: Callable[[], object]
-    rounds: list[float] = field(default_factory=list)
+    rounds: int  # of the short workloads
+    turn_s: float  # how long a turn of them lasts, roughly
+    long_rounds: int  # of those with many processes
+    long_turn_s: float
+    hand_overs: int
+    contenders: tuple[int, ...]
+    leases: tuple[int, ...]
+    ttl_s: float  # of the leases that are kept
+    listed: tuple[int, ...]
 
-    @property
-    def micros(self) -> float:
-        """The median over the rounds, in microseconds a call."""
-        return statistics.median(self.rounds) * 1e6
+
+FULL = Scale(
+    "full", rounds=11, turn_s=0.06, long_rounds=3, long_turn_s=0.8, hand_overs=25,
+    contenders=(1, 4, 8, 16, 64), leases=(1, 10, 100, 1000, 10_000), ttl_s=30.0,
+    listed=(10_000, 100_000),
+)  # fmt: skip
+QUICK = Scale(
+    "quick", rounds=5, turn_s=0.01, long_rounds=1, long_turn_s=0.25, hand_overs=3,
+    contenders=(8,), leases=(300,), ttl_s=2.0, listed=(1000, 5000),
+)  # fmt: skip
+TINY = Scale(
+    "tiny", rounds=2, turn_s=0.001, long_rounds=1, long_turn_s=0.05, hand_overs=2,
+    contenders=(1, 2), leases=(1, 10), ttl_s=1.0, listed=(10, 600),
+)  # fmt: skip
+SCALES = {scale.name: scale for scale in (FULL, QUICK, TINY)}
+
+
+# --- figures --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Stat:
+    """What is left of the values of all rounds."""
+
+    median: float
+    low: float  # the quartiles
+    high: float
+    p99: float
+    worst: float
+    n: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Stat:
+        """Of at least one value."""
+        ordered = sorted(values)
+        low, median, high = (_quantile(ordered, part) for part in (0.25, 0.5, 0.75))
+        return cls(median, low, high, _quantile(ordered, 0.99), ordered[-1], len(ordered))
 
     @property
     def spread(self) -> float:
         """Half the distance between the quartiles, as a part of the median."""
-        low, _, high = statistics.quantiles(self.rounds, n=4)
-        return (high - low) / 2 / statistics.median(self.rounds)
+        return (self.high - self.low) / 2 / self.median if self.median else 0.0
 
 
-def race(contestants: list[Contestant], *, calls: int, rounds: int = 9) -> None:
-    """Measure all, in turns."""
-    for contestant in contestants:
-        _round(contestant.call, max(1, calls // 10))
-    for _ in range(rounds):
-        for contestant in contestants:
-            contestant.rounds.append(_round(contestant.call, calls))
+def _quantile(ordered: Sequence[float], part: float) -> float:
+    if len(ordered) == 1:
+        return ordered[0]
+    return statistics.quantiles(ordered, n=100, method="inclusive")[round(part * 100) - 1]
 
 
-def _round(call: Callable[[], object], calls: int) -> float:
-    started = time.perf_counter()
-    for _ in range(calls):
-        call()
-    return (time.perf_counter() - started) / calls
+@dataclass(frozen=True)
+class Column:
+    """A figure in a table: which, how it is called, and which way is better."""
+
+    figure: str
+    title: str
+    better: Literal["less", "more", ""] = "less"
+    stat: Literal["median", "p99", "worst"] = "median"
+    digits: int = 1
+    scale: float = 1.0
 
 
-def table(title: str, contestants: list[Contestant], peer: Contestant) -> str:
-    """Markdown: who is how fast, and how many times as fast as the peer."""
-    lines = [f"### {title}", "", "| | µs | per second | spread | ratio |", "|---|---|---|---|---|"]
-    for one in contestants:
-        ratio = peer.micros / one.micros
-        lines.append(
-            f"| {one.name} | {one.micros:.1f} | {1e6 / one.micros:,.0f} | ±{one.spread:.0%} "
-            f"| {ratio:.2f} |"
-        )
-    return "\n".join(lines)
+@dataclass
+class Row:
+    """What one contestant did in one workload."""
+
+    workload: str
+    store: str
+    contestant: str
+    kind: Kind
+    size: int  # contenders, leases or locks, where a workload has them
+    figures: dict[str, Stat] = field(default_factory=dict)
+    error: str = ""
+
+    def value(self, column: Column) -> float | None:
+        """What stands in a column, in its unit."""
+        stat = self.figures.get(column.figure)
+        return None if stat is None else getattr(stat, column.stat) * column.scale
+
+
+# --- running --------------------------------------------------------------------------------
+
+
+class Workload(ABC):
+    """One question. `open` prepares one contestant; what it gives is then called in turns."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    about: ClassVar[str]
+    columns: ClassVar[tuple[Column, ...]]  # the first one is what it is about
+    size_name: ClassVar[str] = ""
+    processes: ClassVar[bool] = False  # whether several processes must see the store
+    only: ClassVar[tuple[str, ...]] = ()  # the stores that it makes sense on; none: all
+
+    def takes(self, contestant: type[Contestant]) -> bool:
+        """Who takes part: all blocking ones that are locks, unless it says otherwise."""
+        return issubclass(contestant, Peer) and contestant.kind != "floor"
+
+    def sizes(self, scale: Scale, store: str) -> tuple[int, ...]:
+        """The sizes to run at; the table shows the one of `main_size`."""
+        return (0,)
+
+    def main_size(self, sizes: Iterable[int]) -> int:
+        """Which of the sizes that were run is the one in the table."""
+        return max(sizes)
+
+    @abstractmethod
+    def rounds(self, scale: Scale, size: int) -> int:
+        """How many turns each has."""
+
+    @abstractmethod
+    def open(self, entrant: Entrant, size: int, scale: Scale) -> AbstractContextManager[Turn]:
+        """Prepare."""
+
+    def run(self, entrants: Sequence[Entrant], scale: Scale) -> Iterator[Row]:
+        """Measure all, in turns."""
+        for size in self.sizes(scale, entrants[0].place.store):
+            yield from self._race(self.at(size, entrants), size, scale)
+
+    def at(self, size: int, entrants: Sequence[Entrant]) -> Sequence[Entrant]:
+        """Who takes part at this size."""
+        return entrants
+
+    def _race(self, entrants: Sequence[Entrant], size: int, scale: Scale) -> Iterator[Row]:
+        with ExitStack() as stack:
+            lanes = [_Lane(self, entrant, size) for entrant in entrants]
+            for lane in lanes:
+                lane.open(stack, scale)
+            gc.collect()
+            gc.freeze()  # or else each turn begins with a walk through all that was imported
+            for number in range(self.rounds(scale, size)):
+                # Every other round backwards, so that nobody is always after the same one.
+                for lane in lanes if number % 2 == 0 else reversed(lanes):
+                    lane.turn()
+            yield from (lane.row() for lane in lanes)
+
+
+class _Lane:
+    """One contestant in one race. Who fails is out, with the reason, and the others go on."""
+
+    def __init__(self, workload: Workload, entrant: Entrant, size: int) -> None:
+        self._workload, self._entrant, self._size = workload, entrant, size
+        self._turn: Turn | None = None
+        self._values: dict[str, list[float]] = {}
+        self._error = ""
+
+    def open(self, stack: ExitStack, scale: Scale) -> None:
+        opened = self._workload.open(self._entrant, self._size, scale)
+        self._turn = self._try(lambda: stack.enter_context(opened))
+
+    def turn(self) -> None:
+        if self._turn is None:
+            return
+        gc.collect()
+        figures = self._try(self._turn)
+        if figures is None:
+            self._turn = None
+            return
+        for name, values in figures.items():
+            some = values if isinstance(values, list) else [values]
+            self._values.setdefault(name, []).extend(some)
+
+    def row(self) -> Row:
+        kind = self._entrant.contestant
+        row = row_of(self._workload.name, self._entrant, self._size, self._values)
+        row.error = self._error and f"{kind.name}: {self._error}"
+        return row
+
+    def _try(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except Exception as trouble:
+            self._error = reason(trouble)
+            return None
+
+
+def row_of(workload: str, entrant: Entrant, size: int, values: dict[str, list[float]]) -> Row:
+    """A row of the values of all rounds."""
+    kind = entrant.contestant
+    stats = {name: Stat.of(found) for name, found in values.items() if found}
+    return Row(workload, entrant.place.store, kind.name, kind.kind, size, stats)
+
+
+def reason(trouble: BaseException) -> str:
+    """Why somebody could not take part, in a line."""
+    text = str(trouble).strip().split("\n")[0]
+    if isinstance(trouble, ImportError):
+        return f"not installed ({text})"
+    return f"{type(trouble).__name__}: {text}"[:300]

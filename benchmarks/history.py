@@ -1,0 +1,53 @@
+"""The last stored run, and what has become worse since.
+
+Only ratios are compared, ours against a peer's of the same run: another day's machine may be
+slower for everybody.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.compare import advantage
+from benchmarks.harness import Row
+from benchmarks.run import Results
+from benchmarks.workloads import WORKLOADS
+
+WORSE_BY = 1.3  # the stated ratio
+FILE = "benchmarks.json"
+
+
+def load(folder: Path) -> Results | None:
+    """What was stored, if anything was."""
+    path = folder / FILE
+    return msgspec.json.decode(path.read_bytes(), type=Results) if path.exists() else None
+
+
+def store(results: Results, folder: Path) -> None:
+    """For the next time."""
+    text = msgspec.json.format(msgspec.json.encode(results), indent=1)
+    (folder / FILE).write_bytes(text + b"\n")
+
+
+def worse(now: Results, before: Results | None) -> list[str]:
+    """What has lost more than the stated ratio against a peer, in words."""
+    if before is None or now.scale != before.scale:
+        return []
+    found = []
+    for row in now.rows:
+        was, has = _advantage(before, row), _advantage(now, row)
+        if was and has and has * WORSE_BY < was:
+            found.append(
+                f"{WORKLOADS[row.workload].title} on {row.store}: {has:.2f}× {row.contestant}, "
+                f"it was {was:.2f}× on {before.started}"
+            )
+    return found
+
+
+def _advantage(results: Results, row: Row) -> float | None:
+    if row.kind == "ours" or row.workload not in WORKLOADS:
+        return None
+    theirs = results.row(row.workload, row.store, row.contestant)
+    return None if theirs is None else advantage(results, theirs)

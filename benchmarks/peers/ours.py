@@ -1,0 +1,54 @@
+"""Holdfast itself, on every store."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any
+
+import holdfast
+from benchmarks.peers.base import AsyncPeer, Peer
+from benchmarks.sites import SITES, Place
+from holdfast import aio
+
+
+class Holdfast(Peer):
+    """`holdfast.connect`, with its defaults."""
+
+    stores = tuple(SITES)
+    name = "holdfast"
+    package = "holdfast"
+    kind = "ours"
+    shares = True
+
+    def __init__(self, place: Place) -> None:
+        self.locks = holdfast.connect(place.url)
+
+    def lock(self, key: str) -> AbstractContextManager[Any]:
+        return self.locks.acquire(key)
+
+    def shared(self, key: str) -> AbstractContextManager[Any]:
+        return self.locks.acquire(key, mode="shared")
+
+    def close(self) -> None:
+        self.locks.close()
+
+
+class HoldfastAio(AsyncPeer):
+    """`holdfast.aio.connect`."""
+
+    stores = tuple(SITES)
+    name = "holdfast.aio"
+    package = "holdfast"
+    kind = "ours"
+
+    def __init__(self, place: Place) -> None:
+        self._url = place.url
+
+    async def open(self) -> None:
+        self._locks = aio.connect(self._url)
+
+    def lock(self, key: str) -> AbstractAsyncContextManager[Any]:
+        return self._locks.acquire(key)
+
+    async def close(self) -> None:
+        await self._locks.close()

@@ -1,0 +1,146 @@
+"""One run: store by store, workload by workload."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from benchmarks import machine
+from benchmarks.harness import Row, Scale, Workload, reason
+from benchmarks.peers import Contestant, contestants
+from benchmarks.peers.base import Entrant
+from benchmarks.sites import EMULATED, SITES, Place
+from benchmarks.workloads import WORKLOADS
+
+
+@dataclass
+class Results:
+    """Everything that a run has found."""
+
+    scale: str
+    started: str
+    machine: dict[str, str]
+    versions: dict[str, str]
+    engines: dict[str, str] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+    took_s: float = 0.0
+
+    def row(
+        self, workload: str, store: str, contestant: str, size: int | None = None
+    ) -> Row | None:
+        """The row of a contestant, by default the one that is in the table."""
+        for found in self.table(workload, store) if size is None else self.of(workload, store):
+            if found.contestant == contestant and (size is None or found.size == size):
+                return found
+        return None
+
+    def of(self, workload: str, store: str) -> list[Row]:
+        """All rows of a workload on a store."""
+        return [row for row in self.rows if (row.workload, row.store) == (workload, store)]
+
+    def table(self, workload: str, store: str) -> list[Row]:
+        """Those at the size that is the workload's main one."""
+        rows = self.of(workload, store)
+        sizes = {row.size for row in rows if row.figures}
+        if not sizes:
+            return rows
+        main = WORKLOADS[workload].main_size(sizes)
+        return [row for row in rows if row.size == main or row.error]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What of everything."""
+
+    stores: tuple[str, ...]
+    workloads: tuple[str, ...]
+    contestants: tuple[str, ...]  # none: all
+
+    @classmethod
+    def of(cls, names: list[str], scale: Scale | None = None) -> Selection:
+        """From names on the command line: of stores, workloads, contestants. A quick run has
+        no time for emulators, unless they are named."""
+        quick = scale is not None and scale.name == "quick"
+        usual = tuple(name for name in SITES if not (quick and name in EMULATED))
+        known = {kind.name for kind in contestants()}
+        for name in names:
+            if name not in SITES and name not in WORKLOADS and name not in known:
+                raise SystemExit(f"There is no {name!r}: python -m benchmarks --list")
+        return cls(
+            tuple(name for name in SITES if name in names) or usual,
+            tuple(name for name in WORKLOADS if name in names) or tuple(WORKLOADS),
+            tuple(name for name in names if name in known),
+        )
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing is left out."""
+        return (self.stores, self.workloads, self.contestants) == (
+            tuple(SITES), tuple(WORKLOADS), (),
+        )  # fmt: skip
+
+    def entrants(self, workload: Workload, place: Place, scale: Scale) -> list[Entrant]:
+        """Who takes part in a workload at a place."""
+        if workload.processes and not place.processes:
+            return []
+        if workload.only and place.store not in workload.only:
+            return []
+        kinds = [kind for kind in contestants(place.store) if workload.takes(kind)]
+        if self.contestants:
+            kinds = [kind for kind in kinds if kind.name in self.contestants]
+        elif workload.processes and scale.name == "quick":
+            kinds = [kind for kind in kinds if kind.prominent]
+        return [Entrant(kind, place) for kind in kinds]
+
+
+def run(selection: Selection, scale: Scale, say: Callable[[str], Any] = str) -> Results:
+    """Measure what was selected."""
+    began = time.monotonic()
+    started = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    results = Results(scale.name, started, machine.describe(), _versions())
+    for store in selection.stores:
+        for row in _on_store(store, selection, scale, results, say):
+            results.rows.append(row)
+    results.took_s = time.monotonic() - began
+    return results
+
+
+def _on_store(
+    store: str, selection: Selection, scale: Scale, results: Results, say: Callable[[str], Any]
+) -> Iterator[Row]:
+    try:
+        site = SITES[store]()
+        place = site.__enter__()
+    except Exception as trouble:
+        say(f"{store}: {reason(trouble)}")
+        results.engines[store] = f"could not be started: {reason(trouble)}"
+        return
+    results.engines[store] = place.engine
+    try:
+        for name in selection.workloads:
+            workload = WORKLOADS[name]
+            if entrants := selection.entrants(workload, place, scale):
+                began = time.monotonic()
+                yield from workload.run(entrants, scale)
+                say(f"{store:12}{name:12}{time.monotonic() - began:6.1f} s")
+    finally:
+        site.__exit__(None, None, None)
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for kind in contestants():
+        found[kind.package] = _version(kind)
+    found.pop("", None)
+    return dict(sorted(found.items()))
+
+
+def _version(kind: type[Contestant]) -> str:
+    try:
+        return version(kind.package) if kind.package else ""
+    except PackageNotFoundError:
+        return "not installed"

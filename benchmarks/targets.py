@@ -1,0 +1,126 @@
+"""What we want of the figures. Nothing here is a test: a run only says what holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from benchmarks.compare import advantage, least, ours
+from benchmarks.harness import Column
+from benchmarks.run import Results
+
+KIB = 1024
+CONSTANT_KIB = 1024  # how much more a listing of ten times as many locks may need
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One target and how it went."""
+
+    text: str
+    goal: str
+    found: str
+    holds: bool
+
+
+def verdicts(results: Results) -> list[Verdict]:
+    """All targets whose figures are in the results."""
+    return [
+        *_against_peers(results),
+        *_against_floors(results),
+        *_against_one(results),
+        *_figures(results),
+        *(_at_full_size(results) if results.scale == "full" else ()),
+    ]
+
+
+def _at_full_size(results: Results) -> Iterator[Verdict]:
+    """Where the target speaks of many leases or locks, more than a quick run has."""
+    yield from _leases(results)
+    yield from _listings(results)
+
+
+def _against_peers(results: Results) -> Iterator[Verdict]:
+    for workload, what in (("pair", "uncontended pair"), ("contended", "contended throughput")):
+        for store in results.engines:
+            if (best := least(results, workload, store)) is not None:
+                edge, who = best
+                text = f"{store}: {what} against the best peer ({who})"
+                yield _at_least(text, edge, 1.0)
+
+
+FLOORS = {"redis": 1.6, "sqlite": 2.0, "postgresql": 2.0}
+
+
+def _against_floors(results: Results) -> Iterator[Verdict]:
+    for store, most in FLOORS.items():
+        for row in results.table("pair", store):
+            if row.kind == "floor" and (edge := advantage(results, row)):
+                text = f"{store}: uncontended pair, as a multiple of the bare engine's time"
+                yield _at_most(text, 1 / edge, most, "×")
+
+
+ONE = (
+    ("pair", "sqlite", "filelock FileLock", 2.0),
+    ("pair", "redis", "redis-py Lock", 2.5),
+    ("coroutines", "redis", "redis.asyncio Lock", 5.0),
+    ("handover", "redis", "redis-py Lock", 20.0),
+)
+
+
+def _against_one(results: Results) -> Iterator[Verdict]:
+    for workload, store, who, factor in ONE:
+        row = results.row(workload, store, who)
+        if row is not None and (edge := advantage(results, row)) is not None:
+            yield _at_least(f"{store}: {workload} against {who}", edge, factor)
+
+
+FIGURES = (
+    ("pair", "memory", Column("wall_us", ""), 25.0, "the core's own share of a pair", " µs"),
+    ("handover", "redis", Column("latency_ms", ""), 2.0, "hand-over, median", " ms"),
+    ("import", "memory", Column("import_ms", ""), 60.0, "import holdfast", " ms"),
+)
+
+
+def _figures(results: Results) -> Iterator[Verdict]:
+    for workload, store, column, most, text, unit in FIGURES:
+        row = ours(results, workload, store)
+        if row is not None and (value := row.value(column)) is not None:
+            yield _at_most(f"{store}: {text}{_size(row.size)}", value, most, unit)
+
+
+def _leases(results: Results) -> Iterator[Verdict]:
+    for store in results.engines:
+        row = ours(results, "kept", store)
+        if row is None:
+            continue
+        kib = row.figures["lease_bytes"].median / KIB
+        if store != "memory":  # there the records themselves are in the process
+            yield _at_most(f"{store}: memory a lease{_size(row.size)}", kib, 2.0, " KiB")
+        if store == "redis":
+            core = row.figures["core"].median * 100
+            yield _at_most(f"redis: of one core to keep them{_size(row.size)}", core, 5.0, " %")
+        lost = row.figures["lost"].worst
+        yield Verdict(f"{store}: leases lost{_size(row.size)}", "0", f"{lost:.0f}", lost == 0)
+
+
+def _listings(results: Results) -> Iterator[Verdict]:
+    column = Column("peak_kib", "")
+    for store in results.engines:
+        rows = sorted(results.of("listing", store), key=lambda row: row.size)
+        values = [value for row in rows if (value := row.value(column)) is not None]
+        if len(values) > 1:
+            text = f"{store}: listing {rows[-1].size:,} locks instead of {rows[0].size:,}"
+            yield _at_most(f"{text}, more memory", values[-1] - values[0], CONSTANT_KIB, " KiB")
+
+
+def _size(size: int) -> str:
+    return f" ({size:,})" if size else ""
+
+
+def _at_least(text: str, value: float, goal: float) -> Verdict:
+    return Verdict(text, f"≥ {goal:g}×", f"{value:.2f}×", value >= goal)
+
+
+def _at_most(text: str, value: float, goal: float, unit: str) -> Verdict:
+    return Verdict(text, f"≤ {goal:g}{unit}", f"{value:.2f}{unit}", value <= goal)

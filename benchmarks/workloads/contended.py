@@ -1,0 +1,113 @@
+"""Many processes that want one key."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from benchmarks.crew import crew, together
+from benchmarks.harness import Column, Figures, Scale, Turn, Workload
+from benchmarks.peers import Peer
+from benchmarks.peers.base import Entrant
+from benchmarks.sites import EMULATED
+
+CONTENDERS = 8
+WORK_S = 0.001
+MOST_EMULATED = 16
+
+
+class Contended(Workload):
+    """Throughput, fairness and the longest wait."""
+
+    name = "contended"
+    title = f"{CONTENDERS} processes, one key"
+    about = (
+        "Each process takes the lock, works for a millisecond, frees it, and works for another "
+        "millisecond without it. The share is what the luckiest process got, as a multiple of "
+        "what the one in the middle got; a library whose waiters sleep lets few of them in."
+    )
+    columns = (
+        Column("per_s", "locks a second", "more", digits=0),
+        Column("share", "largest share ÷ median"),
+        Column("longest_ms", "longest wait, ms", stat="worst", digits=0),
+        Column("cpu_us", "CPU of the clients a lock, µs", digits=0),
+        Column("overlaps", "held by two", stat="worst", digits=0),
+    )
+    size_name = "contenders"
+    processes = True
+
+    def sizes(self, scale: Scale, store: str) -> tuple[int, ...]:
+        most = MOST_EMULATED if store in EMULATED else max(scale.contenders)
+        return tuple(size for size in scale.contenders if size <= most)
+
+    def main_size(self, sizes: Iterable[int]) -> int:
+        return CONTENDERS if CONTENDERS in sizes else max(sizes)
+
+    def at(self, size: int, entrants: Sequence[Entrant]) -> Sequence[Entrant]:
+        if size == CONTENDERS:
+            return entrants
+        return [entrant for entrant in entrants if entrant.contestant.prominent]
+
+    def rounds(self, scale: Scale, size: int) -> int:
+        return scale.long_rounds if size == CONTENDERS else 1
+
+    @contextmanager
+    def open(self, entrant: Entrant, size: int, scale: Scale) -> Iterator[Turn]:
+        def turn() -> Figures:
+            # New processes for each turn: sixty-four for every contestant at once are too many.
+            with crew(entrant, size) as workers:
+                key, seconds = f"contended/{size}", scale.long_turn_s
+                if size != CONTENDERS:
+                    seconds *= 0.6  # for a picture, not for the table
+                together(workers, contend, key, 0.02)  # so that all have made their connections
+                return _figures(together(workers, contend, key, seconds), seconds)
+
+        yield turn
+
+
+class Report(NamedTuple):
+    """What one process did."""
+
+    got: int  # locks, in time
+    held: list[tuple[float, float]]  # from when to when
+    longest_s: float  # that it waited
+    cpu_s: float
+
+
+def contend(peer: Peer, starts_at: float, key: str, seconds: float) -> Report:
+    """In a process: take the lock again and again."""
+    got, held, longest = 0, [], 0.0
+    time.sleep(max(0.0, starts_at - time.monotonic()))
+    cpu, ends_at = time.process_time(), starts_at + seconds
+    while (asked := time.monotonic()) < ends_at:
+        with peer.lock(key):
+            since = time.monotonic()
+            time.sleep(WORK_S)
+            held.append((since, time.monotonic()))
+        got += since < ends_at
+        longest = max(longest, since - asked)
+        time.sleep(WORK_S)
+    return Report(got, held, longest, time.process_time() - cpu)
+
+
+def _figures(reports: list[Report], seconds: float) -> Figures:
+    counts = [report.got for report in reports]
+    return {
+        "per_s": sum(counts) / seconds,
+        "share": max(counts) / max(1.0, statistics.median(counts)),
+        "longest_ms": max(report.longest_s for report in reports) * 1e3,
+        "cpu_us": sum(report.cpu_s for report in reports) / max(1, sum(counts)) * 1e6,
+        "overlaps": float(overlaps([span for report in reports for span in report.held])),
+    }
+
+
+def overlaps(spans: list[tuple[float, float]]) -> int:
+    """How often somebody got the lock while somebody else had it."""
+    found, until = 0, 0.0
+    for begins, ends in sorted(spans):
+        found += begins < until
+        until = max(until, ends)
+    return found

@@ -1,0 +1,136 @@
+"""The benchmarks run and their page can be read. What they measure is not looked at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import history, report
+from benchmarks.__main__ import main
+from benchmarks.harness import QUICK, TINY, Row, Scale, Stat, Turn
+from benchmarks.peers import Peer, contestants
+from benchmarks.peers.base import Entrant
+from benchmarks.run import Results, Selection, run
+from benchmarks.sites import SITES, Place
+from benchmarks.targets import verdicts
+from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads.contended import overlaps
+from benchmarks.workloads.pair import WarmPair
+
+# Between processes there is no memory store, and nothing on its way to it to count.
+LEFT_OUT = {"memory": {"contended", "handover", "readers", "requests"}, "sqlite": {"import"}}
+
+
+def results(*rows: Row) -> Results:
+    """A run that found this on Redis."""
+    engines = {"redis": "Redis"}
+    return Results("full", "today", {"Processor": "fast"}, {"redis": "1"}, engines, list(rows))
+
+
+def row(contestant: str, kind: Any, micros: float, error: str = "") -> Row:
+    """A row of the uncontended pair."""
+    figures = {} if error else {"wall_us": Stat.of([micros]), "cpu_us": Stat.of([micros])}
+    return Row("pair", "redis", contestant, kind, 0, figures, error)
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_a_tiny_run_measures_every_workload(store: str, tmp_path: Path) -> None:
+    """Ours and one peer go through all workloads, and the page has a table of each."""
+    us = ["holdfast", "holdfast.aio"]
+    selection = Selection.of([store, *us, "filelock FileLock", "bare UPDATE, UPDATE"])
+    found = run(selection, TINY)
+    assert [row.error for row in found.rows if row.error] == []
+    report.write(found, tmp_path, [])
+    page = (tmp_path / "benchmarks.md").read_text()
+    shown = {name for name, workload in WORKLOADS.items() if f"## {workload.title}\n" in page}
+    assert set(WORKLOADS) - shown == LEFT_OUT[store]
+    assert history.load(tmp_path) == found
+
+
+def test_who_fails_is_out_with_the_reason() -> None:
+    """The others go on."""
+
+    class Broken(WarmPair):
+        @contextmanager
+        def open(self, entrant: Entrant, size: int, scale: Scale) -> Iterator[Turn]:
+            if entrant.contestant is Absent:
+                raise ImportError("No module named 'absent'")
+            with super().open(entrant, size, scale) as turn:
+                yield turn
+
+    class Absent(Peer):
+        name, package = "absent", "absent"
+
+        def __init__(self, place: Place) -> None: ...
+        def lock(self, key: str) -> Any: ...
+
+    with SITES["memory"]() as place:
+        ours = Entrant(contestants("memory")[0], place)
+        first, second = Broken().run([Entrant(Absent, place), ours], TINY)
+    assert "not installed (No module named 'absent')" in first.error
+    assert not second.error
+    assert second.figures["wall_us"].n == TINY.rounds
+    assert "not installed" in report.tables(results(first, second), [])
+
+
+def test_two_holders_at_once_are_noticed() -> None:
+    """One after the other is well; one within the other is not."""
+    assert overlaps([(3, 4), (1, 2), (2, 3)]) == 0
+    assert overlaps([(1, 9), (2, 3), (4, 5)]) == 2
+
+
+def test_contestants_are_told_apart() -> None:
+    """No two on a store have the same name, and each is on a store that there is."""
+    for store in SITES:
+        names = [kind.name for kind in contestants(store)]
+        assert len(names) == len(set(names))
+        assert "holdfast" in names
+    assert {store for kind in contestants() for store in kind.stores} <= set(SITES)
+
+
+def test_ratios_and_targets_are_told() -> None:
+    """Twice as fast as a peer is 2×; a target that is missed says so."""
+    found = results(row("holdfast", "ours", 100), row("redis-py Lock", "peer", 200))
+    text = report.tables(found, [])
+    assert "| redis | redis-py Lock | 200.0 | 200.0 | 2.00× |" in text
+    missed = [verdict.text for verdict in verdicts(found) if not verdict.holds]
+    assert missed == ["redis: pair against redis-py Lock"]
+
+
+def test_what_became_worse_is_reported() -> None:
+    """A lost ratio against a peer is; a machine that is slower for all is not."""
+    before = results(row("holdfast", "ours", 100), row("redis-py Lock", "peer", 300))
+    slower_machine = results(row("holdfast", "ours", 200), row("redis-py Lock", "peer", 600))
+    slower_we = results(row("holdfast", "ours", 200), row("redis-py Lock", "peer", 300))
+    assert history.worse(slower_machine, before) == []
+    [line] = history.worse(slower_we, before)
+    assert "1.50× redis-py Lock, it was 3.00×" in line
+    assert line in report.tables(slower_we, [line])
+
+
+def test_names_choose_and_wrong_ones_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """A name is a store, a workload or a contestant."""
+    chosen = Selection.of(["redis", "pair"])
+    assert (chosen.stores, chosen.workloads, chosen.contestants) == (("redis",), ("pair",), ())
+    assert not chosen.everything
+    assert Selection.of([]).everything
+    assert "dynamodb" not in Selection.of(["pair"], QUICK).stores
+    assert Selection.of(["dynamodb"], QUICK).stores == ("dynamodb",)
+    with pytest.raises(SystemExit, match="no 'memcached'"):
+        Selection.of(["memcached"])
+    assert main(["--list"]) == 0
+    assert "redis-py Lock" in capsys.readouterr().out
+
+
+def test_the_command_writes_where_it_is_told(tmp_path: Path) -> None:
+    """The page, and the figures as JSON."""
+    arguments = ["memory", "pair", "--scale", "tiny", "--out", str(tmp_path)]
+    assert main(arguments) == 0
+    stored = json.loads((tmp_path / "benchmarks.json").read_text())
+    assert [row["contestant"] for row in stored["rows"]] == ["holdfast"]
+    assert "holdfast" in (tmp_path / "benchmarks.md").read_text()
