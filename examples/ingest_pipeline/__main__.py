@@ -20,7 +20,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m examples.ingest_pipeline")
     parser.add_argument("--dataset", default="bcra_series")
     parser.add_argument("--source", type=Path, default=SAMPLE, help="lines of day,value")
-    parser.add_argument("--folder", type=Path, default=Path("ingest-data"))
+    parser.add_argument("--folder", type=Path, default=AppConfig.folder)
     locks = parser.add_mutually_exclusive_group()
     locks.add_argument(
         "--locks", default=os.environ.get("HOLDFAST_URL"), metavar="URL",
@@ -36,8 +36,9 @@ def config_from(asked: argparse.Namespace) -> AppConfig:
     """The application's configuration."""
     asked.folder.mkdir(parents=True, exist_ok=True)
     if asked.unprotected or asked.table:
-        return AppConfig(asked.folder, dynamodb_lock_table=asked.table)
-    return AppConfig(asked.folder, lock_url=asked.locks or f"sqlite:{asked.folder}/locks.db")
+        return AppConfig(dynamodb_lock_table=asked.table, folder=asked.folder)
+    url = asked.locks or f"sqlite:{asked.folder}/locks.db"
+    return AppConfig(lock_url=url, folder=asked.folder)
 
 
 def main() -> None:

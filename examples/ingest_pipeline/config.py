@@ -15,12 +15,12 @@ from examples.ingest_pipeline.locking import LeaseManager, LockManager
 class AppConfig:
     """Where things are. Without one of the two locks, pipelines run unprotected."""
 
-    folder: Path  # of the projections and the warehouse
     # A table as the small DynamoDBLock uses it, beside workers that still have the old class.
     dynamodb_lock_table: str | None = None
     lock_ttl_seconds: int = 3600
     # Or any store of Holdfast, by its URL: these locks are renewed, and have a fence.
     lock_url: str | None = None
+    folder: Path = Path("ingest-data")  # of the projections and the warehouse
 
     @contextmanager
     def lock_manager(self) -> Iterator[LockManager | None]:

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run_together(
-    module: str, arguments: Iterable[tuple[object, ...]], within_s: float = 180
+    module: str, arguments: Iterable[tuple[object, ...]], within_s: float = 280
 ) -> None:
     """Run a module with each of these arguments, and wait until all have ended well."""
     workers = [

@@ -111,7 +111,7 @@ def test_two_at_once(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture
 def config(tmp_path: Path) -> AppConfig:
     """On the embedded store."""
-    return AppConfig(tmp_path, lock_url=f"sqlite:{tmp_path}/locks.db")
+    return AppConfig(lock_url=f"sqlite:{tmp_path}/locks.db", folder=tmp_path)
 
 
 def test_it_is_freed_when_it_fails(config: AppConfig, tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_it_is_freed_when_it_fails(config: AppConfig, tmp_path: Path) -> None:
 
 def test_without_a_table_it_runs_unprotected(tmp_path: Path) -> None:
     """And makes no lock."""
-    config = AppConfig(tmp_path, dynamodb_lock_table=None)
+    config = AppConfig(dynamodb_lock_table=None, folder=tmp_path)
     assert run_pipeline(config, "orders", SAMPLE).loaded == MONTHS
     assert not (tmp_path / "locks.db").exists()
     assert [fence for *_, fence in warehouse.read(tmp_path)] == [None] * 3

@@ -27,6 +27,7 @@ Item = dict[str, Any]
 
 # How far the clock of one of the service's machines may be off.
 CLOCK_MARGIN: Micros = SECOND // 2
+NOT_ALLOWED = "AccessDeniedException"
 
 _plain = TypeDeserializer().deserialize
 
@@ -142,7 +143,7 @@ class Items:
         except ClientError as error:
             if code_of(error) != CONDITION_FAILED:
                 raise
-            return Answer(False, self._shown(error) or self.get(key), was_retried(error))
+            return Answer(False, self._shown(error) or self._looked_up(key), was_retried(error))
         return Answer(True)
 
     def _ask(self, call: Callable[..., Any], **request: Any) -> dict[str, Any]:
@@ -154,6 +155,15 @@ class Items:
             raise
         self.clock.hear(reply.get("ResponseMetadata", {}), sent)
         return reply
+
+    def _looked_up(self, key: Mapping[str, str]) -> Item | None:
+        """Who may write and not read has a server that shows the item, if there is one."""
+        try:
+            return self.get(key)
+        except ClientError as error:
+            if code_of(error) != NOT_ALLOWED:
+                raise
+            return None
 
     def _shown(self, error: ClientError) -> Item | None:
         """The item that comes with a refusal, if the server is young enough and there is one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from email.utils import formatdate
 from pathlib import Path
 
 import boto3
@@ -91,7 +92,7 @@ def test_each_takes_over_from_the_other(lab: Lab, first: Whose, second: Whose) -
     assert two.release("k", "run-2") is True
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(300)
 def test_old_and_new_workers_count_together(local: Lab, tmp_path: Path) -> None:
     """Eight processes, half of them with the class they had: no increment is lost."""
     workers = [
@@ -224,6 +225,34 @@ def test_requests(lab: Lab) -> None:
     lock.acquire("k", "run-1")
     lab.lock().acquire("k", "run-2")
     assert asked == ["GetItem", "PutItem", "DeleteItem", "PutItem", "GetItem"]
+
+
+def test_who_may_not_read(timed: Lab) -> None:
+    """Some policies name no more than the two writes; the refusal tells the time."""
+    denied = {
+        "Error": {"Code": "AccessDeniedException", "Message": "not authorized"},
+        "ResponseMetadata": {"HTTPHeaders": {"date": formatdate(usegmt=True)}},
+    }
+
+    def refuse(**_: object) -> None:
+        raise ClientError(denied, "GetItem")
+
+    timed.resource.meta.client.meta.events.register("before-call.dynamodb.GetItem", refuse)
+    lock = timed.lock()
+    assert lock.acquire("k", "run-1") is True
+    assert not lock._items.clock.unknown
+    assert timed.lock().acquire("k", "run-2") is False
+    assert lock.release("k", "run-2") is False
+    assert lock.release("k", "run-1") is True
+    assert lock.release("k", "run-1") is False
+
+
+@pytest.mark.parametrize("expires_at", ["soon", None])
+def test_an_item_that_is_no_lock(shy: Lab, whose: Whose, expires_at: str | None) -> None:
+    """Is left alone: nobody can say when it ends."""
+    shy.put(**({} if expires_at is None else {"expires_at": expires_at}))
+    assert shy.lock(whose).acquire("k", "run-1") is False
+    assert "owner_id" not in (shy.item() or {})
 
 
 def test_other_errors_are_boto3s(lab: Lab) -> None:

@@ -18,7 +18,7 @@ def main(endpoint: str, table: str, whose: Whose, times: int, file: Path) -> Non
     lab = Lab(endpoint, whose, table)
     client = lab.client(heartbeat_period=seconds(1))
     for _ in range(times):
-        with client.acquire_lock("k", retry_period=seconds(0.2), retry_timeout=seconds(170)):
+        with client.acquire_lock("k", retry_period=seconds(0.2), retry_timeout=seconds(270)):
             number = int(file.read_text())
             time.sleep(0.001)
             file.write_text(str(number + 1))

@@ -15,7 +15,7 @@ from tests.helpers import until
 PROCESSES, TIMES = 8, 50
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(300)
 def test_old_and_new_workers_count_together(local: Lab, tmp_path: Path) -> None:
     """Eight processes, half of them with the original: no increment is lost."""
     workers = [

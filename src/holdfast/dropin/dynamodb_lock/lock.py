@@ -13,15 +13,18 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import suppress
+from decimal import Decimal
 from math import ceil
 from typing import Any
 from uuid import uuid4
 
 import boto3
+from botocore.exceptions import ClientError
 
 from holdfast.core.records import SECOND
-from holdfast.dropin.dynamodb_items import Answer, Condition, Item, Items
+from holdfast.dropin.dynamodb_items import NOT_ALLOWED, Answer, Condition, Item, Items
 from holdfast.observe.log import printable
+from holdfast.stores.dynamodb.errors import code_of
 
 logger = logging.getLogger(__name__.rpartition(".")[0])
 
@@ -80,9 +83,16 @@ class DynamoDBLock:
         return item is not None and not self._expired(item)
 
     def _seen_locked(self, lock_key: str, owner_id: str) -> bool:
-        """The look that tells the time, where it is not known, may tell that it is taken."""
-        unsure = (lock_key, owner_id) in self._unsure
-        return self._items.clock.unknown and self.is_locked(lock_key) and not unsure
+        """The look that tells the time, where it is not known, may tell that it is taken. So
+        does a refusal tell the time, to those who may not look."""
+        if not self._items.clock.unknown:
+            return False
+        try:
+            return self.is_locked(lock_key) and (lock_key, owner_id) not in self._unsure
+        except ClientError as error:
+            if code_of(error) != NOT_ALLOWED:
+                raise
+            return False
 
     def _take(self, lock_key: str, owner_id: str) -> bool:
         key, nonce = {"lock_key": lock_key}, uuid4().hex
@@ -132,7 +142,8 @@ class DynamoDBLock:
         }
 
     def _expired(self, item: Item) -> bool:
-        return bool(item.get("expires_at", self._earliest()) < self._earliest())
+        expires_at = item.get("expires_at")
+        return isinstance(expires_at, Decimal) and expires_at < self._earliest()
 
     def _earliest(self) -> int:
         now = self._items.clock.earliest()

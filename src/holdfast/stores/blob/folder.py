@@ -47,8 +47,11 @@ _FULL = {ENOSPC, EDQUOT}
 class Folder:
     """The directory at a path."""
 
-    def __init__(self, path: Path, busy_s: float, *, fsync: bool) -> None:
+    def __init__(
+        self, path: Path, busy_s: float, *, fsync: bool = False, locks: int = LOCKS
+    ) -> None:
         self.path = path
+        self._locks = locks
         self._ours = path / OURS
         self._busy_s = busy_s
         self._fsync = fsync
@@ -106,7 +109,7 @@ class Folder:
 
     def create(self, *, parents: bool = False) -> None:
         """Make the directory and what belongs in it, unless it is there."""
-        names = ("clock", *map(_lock_name, range(LOCKS)))
+        names = ("clock", *map(_lock_name, range(self._locks)))
         try:
             if (self._ours / names[-1]).exists():
                 return
@@ -127,7 +130,7 @@ class Folder:
     @contextmanager
     def locked(self, name: str) -> Iterator[None]:
         """Nobody else is between reading and replacing this file."""
-        opened = self._lock(_lock_name(crc32(name.encode()) % LOCKS))
+        opened = self._lock(_lock_name(crc32(name.encode()) % self._locks))
         try:
             yield
         finally:
@@ -190,6 +193,16 @@ class Folder:
                 os.fsync(opened)
         finally:
             os.close(opened)
+
+    def put(self, nonce: str, name: str, raw: bytes) -> None:
+        """Replace a file whole: others see what was there before, or all of this."""
+        new = self.prepare(nonce, raw)
+        try:
+            self.replace(new, name)
+        except BaseException:
+            with suppress(OSError):
+                new.unlink()
+            raise
 
     def replace(self, new: Path, name: str) -> None:
         """Put a prepared file in place."""
