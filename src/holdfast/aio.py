@@ -24,6 +24,7 @@ from holdfast.core.events import Event, StoreTrouble
 from holdfast.core.holds import Attempt, Hold
 from holdfast.core.listing import list_steps, purge_steps, show_steps
 from holdfast.core.steps import enter_steps, evict_steps, offer_steps, release_steps, renew_steps
+from holdfast.core.watching import wait_until_free_steps
 from holdfast.drivers.aio import AsyncDriver
 from holdfast.errors import Busy, HoldfastError, LeaseLost, UsageError
 from holdfast.guards import Guarded, OnBusy, Within
@@ -249,14 +250,14 @@ class Acquiring(Coroutine[Any, Any, L]):
         self._got = await self._acquire()
         return self._got
 
-    async def __aexit__(
+    def __aexit__(
         self,
         exc_type: type[BaseException] | None,
         exc: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:
+    ) -> Coroutine[Any, Any, None]:
         assert self._got is not None
-        await self._got.__aexit__(exc_type, exc, trace)
+        return self._got.__aexit__(exc_type, exc, trace)
 
 
 class Locks:
@@ -311,12 +312,12 @@ class Locks:
         max_hold  stop renewing after this long
         """
 
-        async def run() -> Lease:
+        def run() -> Coroutine[Any, Any, Lease]:
             client = self._client
             attempt = client.claim(key, ttl, mode, limit, owner, note)
             terms = client.terms(timeout, fair, keep, max_hold)
             steps = acquire_steps(client.witness, attempt, terms, clock.monotonic())
-            return await self._enter(attempt, steps, "Acquired")
+            return self._enter(attempt, steps, "Acquired")
 
         return Acquiring(run)
 
@@ -458,6 +459,17 @@ class Locks:
         client.check_usable()
         check_key(key, client.facts.max_key_bytes)
         return lock_info(await self._driver.run(show_steps(client.witness, key)))
+
+    async def wait_until_free(self, key: str, timeout: Seconds | None = None) -> LockInfo:
+        """Wait until nobody holds a lock, without acquiring it: the lock as it was then seen.
+
+        After `timeout` seconds `AcquireTimeout` says who holds it; with 0 it is a look, and
+        `Busy`. Work that goes on under the lock can be followed meanwhile: `show()` tells
+        its owner, note and age. By the time this returns, somebody else may hold it again.
+        """
+        client = self._client
+        wait = client.patience(key, timeout)
+        return lock_info(await self._driver.run(wait_until_free_steps(client.witness, wait)))
 
     async def list(self, prefix: str = "", *, free: bool = False) -> AsyncIterator[LockInfo]:
         """The locks whose keys start with a prefix, page by page; `free` ones too if asked."""

@@ -18,23 +18,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.core.commands import Blocked, Claim, Free, Granted, Mismatch
-from holdfast.core.effects import NOW, Draw, Emit, Keep, Sleep, Steps, Wait
-from holdfast.core.events import StoreTrouble, Waiting
+from holdfast.core.effects import NOW, Draw, Emit, Keep, Steps, Wait
 from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold, hold_of
-from holdfast.core.records import SECOND, Holder, Micros, anonymous
+from holdfast.core.patience import Patience
+from holdfast.core.records import SECOND, Micros
 from holdfast.core.rules import Party
-from holdfast.core.steps import (
-    FIRST_PAUSE,
-    LONGEST_PAUSE,
-    TOKEN_BYTES,
-    apply_steps,
-    as_sure_as_we_are,
-)
+from holdfast.core.steps import TOKEN_BYTES, apply_steps, as_sure_as_we_are
 from holdfast.core.witness import View, Witness
 from holdfast.errors import (
-    AcquireTimeout,
-    Busy,
-    HoldfastError,
     LeaseLost,
     LimitMismatch,
     OutcomeUnknown,
@@ -64,50 +55,22 @@ class Terms(Struct, frozen=True, gc=False):
     care: Care = Care()
 
 
-class _Wait(Struct, eq=False):
+class _Wait(Patience, kw_only=True):
     """Where one claim stands while it is not yet granted."""
 
     attempt: Attempt
     claim: Claim
-    terms: Terms
-    started: Micros
-    trouble_since: Micros | None = None
-    pause: Micros = FIRST_PAUSE
-    told: tuple[int, ...] | None = None  # the fences of the holders told of last
+    fair: bool | None
 
     def get_in_line(self) -> None:
         """From now on the claim asks for a place in the queue, unless it never shall."""
-        if not self.claim.queue and self.terms.fair is not False and self.terms.timeout != 0:
+        if not self.claim.queue and self.fair is not False and self.timeout != 0:
             patience = min(self.claim.ttl, PATIENCE)
             self.claim = replace(self.claim, queue=True, patience=patience)
 
     @property
     def announce_at(self) -> Micros:
         return self.started + ANNOUNCE_AFTER
-
-    @property
-    def ends_at(self) -> Micros | None:
-        timeout = self.terms.timeout
-        return None if timeout is None else self.started + timeout
-
-    def out_of_time(self, now: Micros) -> bool:
-        ends_at = self.ends_at
-        return ends_at is not None and now >= ends_at
-
-    def waiting(self, blocked: Blocked, now: Micros, frees_at: Micros | None) -> Waiting:
-        """What to tell whoever listens."""
-        fences = tuple(holder.fence for holder in blocked.holders)
-        news, self.told = fences != self.told, fences
-        return Waiting(
-            self.attempt.key,
-            self.claim.owner,
-            tuple(anonymous(holder) for holder in blocked.holders),
-            tuple(anonymous(waiter) for waiter in blocked.ahead),
-            now - self.started,
-            None if frees_at is None else max(0, frees_at - now),
-            news,
-            blocked.more,
-        )
 
 
 def acquire_steps(
@@ -119,14 +82,18 @@ def acquire_steps(
     """
     claim: Claim = attempt.command  # type: ignore[assignment]
     started = now if started is None else started
-    wait = _Wait(attempt, claim, terms, started)
+    wait = _Wait(
+        attempt.key, claim.owner, terms.timeout, terms.store_patience, started,
+        attempt=attempt, claim=claim, fair=terms.fair,
+    )  # fmt: skip
     if terms.fair:
         wait.get_in_line()
     while True:
         try:
             verdict, view = yield from apply_steps(witness, attempt, wait.claim, now)
         except (Unavailable, OutcomeUnknown) as trouble:
-            yield from _ride_out_steps(wait, terms, trouble)
+            sure = as_sure_as_we_are(trouble, attempt)
+            yield from wait.ride_out_steps(trouble, sure, "acquire")
             now = yield from NOW
             continue
         now = view.got
@@ -150,21 +117,6 @@ def acquire_steps(
             wait.get_in_line()
 
 
-def _ride_out_steps(wait: _Wait, terms: Terms, trouble: HoldfastError) -> Steps[None]:
-    """Pause before the store is tried again, or raise if there is no time left for it."""
-    now = yield from NOW
-    if wait.trouble_since is None:
-        wait.trouble_since, wait.pause = now, FIRST_PAUSE
-    give_up_at = wait.trouble_since + terms.store_patience
-    if wait.ends_at is not None:
-        give_up_at = min(give_up_at, wait.ends_at)
-    if now + wait.pause >= give_up_at:
-        raise as_sure_as_we_are(trouble, wait.attempt) from trouble.__cause__
-    yield from Emit(StoreTrouble(wait.attempt.key, str(trouble), "acquire"))
-    yield from Sleep(wait.pause)
-    wait.pause = min(2 * wait.pause, LONGEST_PAUSE)
-
-
 def _give_back_steps(witness: Witness, wait: _Wait, now: Micros) -> Steps[None]:
     """The answer was so slow that the lease ran out on its way. What comes next has a token
     of its own: where `Free` arrives twice, the second one must not end it."""
@@ -182,12 +134,13 @@ def _give_back_steps(witness: Witness, wait: _Wait, now: Micros) -> Steps[None]:
 
 def _wait_turn_steps(witness: Witness, wait: _Wait, blocked: Blocked, view: View) -> Steps[None]:
     """Sleep until it may be our turn or there is something else to do; or time is up."""
-    key, now = wait.attempt.key, view.got
+    key, now = wait.key, view.got
     before: tuple[Party, ...] = (*blocked.holders, *blocked.ahead)
     frees_at = [witness.dead_from(key, party, view.now, now) for party in before]
-    yield from Emit(wait.waiting(blocked, now, min(frees_at, default=None)))
+    soonest = min(frees_at, default=None)
+    yield from Emit(wait.waiting(blocked.holders, blocked.ahead, blocked.more, now, soonest))
     if wait.out_of_time(now):
-        raise _not_free(key, blocked, wait.terms)
+        raise wait.not_free(blocked.holders, blocked.places())
     pace = 0
     if blocked.queued:
         pace = min(blocked.places() * PACE, SLOWEST_PACE)
@@ -201,32 +154,6 @@ def _wait_turn_steps(witness: Witness, wait: _Wait, blocked: Blocked, view: View
     wakes_at += [at + pace for at in frees_at]
     at_most = max(SHORTEST_WAIT, min(wakes_at) - now)
     yield from Wait(key, view.version, wait.claim.token, at_most)
-
-
-def _not_free(key: str, blocked: Blocked, terms: Terms) -> Busy:
-    who = blocking(blocked.holders, blocked.places())
-    holders = [anonymous(holder) for holder in blocked.holders]
-    if terms.timeout == 0:
-        return Busy(f"{key!r} is {who}.", key=key, holders=holders)
-    seconds = (terms.timeout or 0) / SECOND
-    return AcquireTimeout(
-        f"{key!r} was not free within {seconds:g} s: it is {who}.",
-        key=key,
-        holders=holders,
-    )
-
-
-def blocking(holders: Sequence[Holder], waiting: int) -> str:
-    """Who is in the way, for people."""
-    if not holders:
-        return f"kept for the {waiting} waiting ahead"
-    ahead = f", with {waiting} waiting ahead" if waiting else ""
-    return f"held by {names(holders)}{ahead}"
-
-
-def names(parties: Sequence[Party]) -> str:
-    """Who they are, each once."""
-    return ", ".join(sorted({party.owner for party in parties}))
 
 
 # --- many keys ------------------------------------------------------------------------------

@@ -39,11 +39,12 @@ class View(Struct, frozen=True):
 class Witness:
     """The memory of one client."""
 
-    __slots__ = ("_observed", "_views", "facts", "reading")
+    __slots__ = ("_observed", "_views", "facts", "reached", "reading")
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.reading: Reading | None = None
+        self.reached: Micros | None = None  # what its clock has surely shown already
         self._views: dict[str, View] = {}
         self._observed: dict[str, dict[tuple[str, str], Micros]] = {}
 
@@ -64,6 +65,9 @@ class Witness:
     def saw(self, key: str, entry: Entry, sent: Micros, got: Micros) -> View:
         """A reply showed a record."""
         self.read_clock(entry.now, sent, got)
+        reached = entry.reached if entry.now is None else entry.now.earliest
+        if reached is not None and (self.reached is None or reached > self.reached):
+            self.reached = reached
         self._observe(key, entry.record, entry.now, got)
         return View(entry.record, entry.version, entry.now, got)
 

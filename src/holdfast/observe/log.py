@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from holdfast.core import events
-from holdfast.core.acquiring import blocking, names
+from holdfast.core.patience import blocking, names
 from holdfast.core.records import SECOND, Micros
 from holdfast.stores.url import redact
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,7 +23,7 @@ from holdfast.stores.sql.database import answer_of, pause_before_retry
 from holdfast.stores.sql.deadlines import deadline_on, discard
 from holdfast.stores.sql.dialect import Answer, Queries, Query
 from holdfast.stores.sql.errors import Again, Broken, cause
-from holdfast.stores.threaded import DRAIN_S, drain, wait_for_ring
+from holdfast.stores.threaded import finish, wait_for_ring
 
 if TYPE_CHECKING:
     from holdfast.stores.sql.store import SQLStore
@@ -49,25 +48,25 @@ class AsyncSQLStore(AsyncStore):
             event.listen(engine.sync_engine, "connect", self._remember)
 
     async def load(self, key: str) -> Entry:
-        return await self._finish(self._run(self._dialect.load_queries(key)))
+        return await finish(self._run(self._dialect.load_queries(key)))
 
     async def swap(
         self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
     ) -> Outcome:
         queries = self._dialect.swap_queries(key, version, record, wake)
-        outcome = await self._finish(self._run(queries))
+        outcome = await finish(self._run(queries))
         self._store.ring_here(key, wake)
         return outcome
 
     async def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
-        return await self._finish(self._run(self._dialect.scan_queries(prefix, cursor, limit)))
+        return await finish(self._run(self._dialect.scan_queries(prefix, cursor, limit)))
 
     async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
         await wait_for_ring(self._store, key, version, token, at_most)
 
     async def setup(self) -> None:
         self._store.ready = False
-        await self._finish(self._get_ready())
+        await finish(self._get_ready())
 
     async def close(self) -> None:
         self._closed = True
@@ -83,16 +82,6 @@ class AsyncSQLStore(AsyncStore):
                 discard(connection)
 
     # --- running queries --------------------------------------------------------------------
-
-    async def _finish(self, call: Coroutine[Any, Any, R]) -> R:
-        """A cancelled call goes on until it is done, so that whoever undoes it comes after."""
-        task = asyncio.ensure_future(call)
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            await drain(task, DRAIN_S)
-            task.cancel()
-            raise
 
     async def _run(self, queries: Queries[R]) -> R:
         if not self._store.ready:
