@@ -7,7 +7,7 @@ import logging
 import platform
 import sys
 
-ALL = ("foundation", "sql", "redis")
+ALL = ("foundation", "sql", "redis", "dynamodb", "blob")
 
 
 def main(names: list[str]) -> None:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -32,6 +33,7 @@ from holdfast import (
     aio,
 )
 from holdfast.stores.memory import MemoryStore
+from holdfast.stores.sqlite import SQLiteStore
 from tests.helpers import memory_locks, unique, until
 
 
@@ -125,6 +127,27 @@ def test_bad_spans(locks: Locks, span: Any) -> None:
     with pytest.raises(BadOption, match="store_patience"):
         holdfast.connect("memory://", store_patience=span)
     assert list(locks.list(free=True)) == []
+
+
+def test_a_refused_client_leaves_no_store_open(tmp_path: Path) -> None:
+    """What was opened for it is closed again; what was given is left as it is."""
+    closed: list[object] = []
+
+    class Noticed(SQLiteStore):
+        def close(self) -> None:
+            closed.append(self)
+            super().close()
+
+    with patch("holdfast.stores.sqlite.SQLiteStore", Noticed):
+        for connect in (holdfast.connect, aio.connect):
+            with pytest.raises(BadOption, match="ttl"):
+                connect(f"sqlite://{tmp_path}/locks.db", ttl=0)
+    assert len(closed) == 2
+    given = Noticed(tmp_path / "locks.db")
+    with pytest.raises(BadOption, match="ttl"):
+        holdfast.connect(given, ttl=0)
+    assert len(closed) == 2
+    given.close()
 
 
 def test_long_spans_are_fine(locks: Locks) -> None:

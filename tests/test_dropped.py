@@ -26,11 +26,12 @@ def test_a_dropped_lease_is_let_go(caplog: pytest.LogCaptureFixture) -> None:
             pass
     (error,) = _errors(caplog)
     assert error.startswith("Lost lock k: ")
-    assert "owner: careless" in error
 
 
 def _errors(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
+    """Of this test: the keeper of one before it may still have something to say."""
+    errors = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
+    return [error for error in errors if "owner: careless" in error]
 
 
 def test_callbacks_do_not_keep_it() -> None:

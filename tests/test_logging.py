@@ -170,6 +170,16 @@ def test_trouble_and_danger(caplog: pytest.LogCaptureFixture) -> None:
     assert lost.startswith("Lost lock bad: it could not be renewed in time (owner: ann")
 
 
+def test_no_key_forges_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    """What others wrote stays within its line."""
+    caplog.set_level(logging.INFO, "holdfast")
+    with memory_locks(owner="ann\nERROR all is lost") as locks, locks.acquire("k\x1b[2J\n"):
+        pass
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines[0].startswith("Acquired lock k\\x1b[2J\\n (owner: ann\\nERROR all is lost, ")
+    assert all(line.isprintable() for line in lines)
+
+
 def test_nothing_is_formatted_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the log switched off, no line is made."""
     logging.getLogger("holdfast").setLevel(logging.CRITICAL)

@@ -24,12 +24,13 @@ from holdfast.core.events import Event, StoreTrouble
 from holdfast.core.holds import Attempt, Hold
 from holdfast.core.listing import list_steps, purge_steps, show_steps
 from holdfast.core.steps import enter_steps, evict_steps, offer_steps, release_steps, renew_steps
+from holdfast.core.watching import wait_until_free_steps
 from holdfast.drivers.aio import AsyncDriver
 from holdfast.errors import Busy, HoldfastError, LeaseLost, UsageError
 from holdfast.guards import Guarded, OnBusy, Within
 from holdfast.leases import LeaseBase, LeasesBase, graver
 from holdfast.options import Seconds, check_key, check_prefix, check_retention
-from holdfast.places import DEFAULT, Place, open_place
+from holdfast.places import DEFAULT, Place, connect_to
 from holdfast.stores.base import Store
 from holdfast.views import HolderInfo, LockInfo, holder_info, lock_info
 from holdfast.wants import Want, check_wants
@@ -52,15 +53,15 @@ def connect(
     **store_options: Any,
 ) -> Locks:
     """Open the locks of a store, for asyncio. See `holdfast.connect`."""
-    store = open_place(url, store_options)
-    return Locks(
-        store,
+    make = functools.partial(
+        Locks,
         owner=owner,
         ttl=ttl,
         store_patience=store_patience,
         beats_per_second=beats_per_second,
         on_event=on_event,
     )
+    return connect_to(url, store_options, make)
 
 
 class Lease(LeaseBase[asyncio.Event]):
@@ -458,6 +459,17 @@ class Locks:
         client.check_usable()
         check_key(key, client.facts.max_key_bytes)
         return lock_info(await self._driver.run(show_steps(client.witness, key)))
+
+    async def wait_until_free(self, key: str, timeout: Seconds | None = None) -> LockInfo:
+        """Wait until nobody holds a lock, without acquiring it: the lock as it was then seen.
+
+        After `timeout` seconds `AcquireTimeout` says who holds it; with 0 it is a look, and
+        `Busy`. Work that goes on under the lock can be followed meanwhile: `show()` tells
+        its owner, note and age. By the time this returns, somebody else may hold it again.
+        """
+        client = self._client
+        wait = client.patience(key, timeout)
+        return lock_info(await self._driver.run(wait_until_free_steps(client.witness, wait)))
 
     async def list(self, prefix: str = "", *, free: bool = False) -> AsyncIterator[LockInfo]:
         """The locks whose keys start with a prefix, page by page; `free` ones too if asked."""

@@ -13,6 +13,7 @@ from holdfast.core.acquiring import Terms
 from holdfast.core.commands import Claim, Free, Offer, Renew, Take
 from holdfast.core.events import Event
 from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold
+from holdfast.core.patience import Patience
 from holdfast.core.records import SECOND, Holder, Micros, anonymous
 from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, renew_many_steps, renew_steps
 from holdfast.core.tickets import Ticket, seal, unseal
@@ -138,6 +139,17 @@ class Client:
             raise BadOption(f"keep is True or False, not {keep!r}.")
         bound = None if max_hold is None else options.micros(max_hold, "max_hold")
         return Care(keep, bound, may_release)
+
+    def patience(self, key: str, timeout: Seconds | None) -> Patience:
+        """A checked wait for a lock, without a claim to it."""
+        self.check_usable()
+        return Patience(
+            options.check_key(key, self.facts.max_key_bytes),
+            self.owner,
+            None if timeout is None else options.micros(timeout, "timeout"),
+            self.store_patience,
+            clock.monotonic(),
+        )
 
     def joining(self, ticket: str) -> tuple[Attempt, bool]:
         """What a share ticket asks for, and whether it may release."""

@@ -78,16 +78,16 @@ class Unsupported(UsageError):
 class Refused(HoldfastError):
     """The claim was refused; nothing was changed."""
 
-
-class Busy(Refused):
-    """Somebody else holds the lock."""
-
     def __init__(
         self, message: str | None = None, *, key: str = "", holders: Sequence[Holder] = ()
     ) -> None:
         super().__init__(message)
         self.key = key
-        self.holders = tuple(holders)
+        self.holders = tuple(holders)  # who was seen to hold the lock instead
+
+
+class Busy(Refused):
+    """Somebody else holds the lock."""
 
 
 class AcquireTimeout(Busy, TimeoutError):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from holdfast.errors import Misconfigured
 from holdfast.stores.base import Store
@@ -11,6 +12,8 @@ from holdfast.stores.registry import open_store
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+L = TypeVar("L")
 
 URL_VARIABLE = "HOLDFAST_URL"
 
@@ -23,6 +26,17 @@ class _Default:
 DEFAULT: Final = _Default()
 # A URL, an open store, None, or an object that a store can be opened on (an Engine, ...).
 Place: TypeAlias = Any
+
+
+def connect_to(place: Place, options: dict[str, Any], make: Callable[[Store], L]) -> L:
+    """A client of a store; if it cannot be made, a store opened for it is closed again."""
+    store = open_place(place, options)
+    try:
+        return make(store)
+    except BaseException:
+        if store is not place:
+            store.close()
+        raise
 
 
 def open_place(place: Place, options: dict[str, Any]) -> Store:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
+from holdfast import clock
 from holdfast.core.contract import Interval
 from holdfast.core.listing import Sighting
 from holdfast.core.records import SECOND, Holder, Micros, Mode, Note, Waiter
@@ -25,6 +26,7 @@ class HolderInfo(Struct, frozen=True):
     note: Note
     waiting: int  # how many wait for it
     offered: bool  # between two parties: handed over and not yet taken
+    age: float = 0.0  # seconds since it was acquired, as well as this machine can tell
 
 
 class WaiterInfo(Struct, frozen=True):
@@ -78,6 +80,7 @@ def holder_info(key: str, holder: Holder, now: Interval | None, waiting: int) ->
         holder.note,
         waiting,
         holder.offered,
+        _age(holder, now),
     )
 
 
@@ -90,6 +93,11 @@ def _remaining(holder: Holder, now: Interval | None) -> float | None:
     if now is None or not holder.expires_at:
         return None
     return max(0, holder.expires_at - now.earliest) / SECOND
+
+
+def _age(holder: Holder, now: Interval | None) -> float:
+    at = clock.wall() if now is None else now.latest
+    return max(0, at - holder.acquired_at) / SECOND
 
 
 def moment(at: Micros) -> datetime:

@@ -38,7 +38,7 @@ def variable(name: str, option: click.Option) -> str:
 
 def test_all_commands_are_there() -> None:
     """The commands of the design."""
-    names = {"run", "ls", "show", "watch", "evict", "purge", "setup", "doctor"}
+    names = {"run", "ls", "show", "watch", "wait", "evict", "purge", "setup", "doctor"}
     assert set(commands()) == {"", *names} == {"", *COMMANDS}
 
 

@@ -94,7 +94,7 @@ def test_doctor(holdfast: Program) -> None:
     [report] = holdfast.json("doctor", "--trips", "3")
     assert report["ok"]
     checks = {check["name"]: check for check in report["checks"]}
-    assert set(checks) == {"connect", "read", "write", "list", "lease", "delete"}
+    assert set(checks) == {"connect", "read", "write", "compare", "list", "lease", "delete"}
     assert all(check["trips_ms"]["median"] > 0 for check in checks.values())
     assert abs(report["clock_offset_s"]) < 60
     assert report["facts"]["linearizable"] is True

@@ -64,13 +64,42 @@ def test_ticket_from_a_variable_is_not_passed_on(holdfast: Program) -> None:
 
 
 def test_ticket_that_is_gone(holdfast: Program) -> None:
-    """A ticket for a released lease is refused."""
+    """A ticket for a lease that was released, or lost to another, starts no program; the
+    message says who has the lock instead."""
     with holdfast.locks() as locks:
         with locks.acquire("k") as lease:
             ticket = lease.ticket
-        done = holdfast("run", "--join", ticket, "--", "true")
-        assert done.returncode == codes.LOST
-        assert ticket not in done.stderr
+        for who in ("nobody holds it now", "it is held by another now"):
+            done = holdfast("run", "--join", ticket, "--", "touch", "started")
+            assert done.returncode == codes.LOST
+            assert who in done.stderr
+            assert done.stderr.count("\n") == 1
+            assert ticket not in done.stderr
+            locks.acquire("k", owner="another")
+        assert not (holdfast.folder / "started").exists()
+
+
+def test_lost_while_joined(holdfast: Program) -> None:
+    """When the first party ends the lease, the joined command is stopped and told."""
+    with holdfast.locks() as locks:
+        lease = locks.acquire("k", ttl=1)
+        joined = holdfast.start(
+            "run", "--join", lease.ticket, "--", "sh", "-c", "echo up; sleep 60"
+        )
+        joined.says("up")
+        lease.release()
+        assert joined.code() == codes.LOST
+        joined.says("lost the lease on 'k'")
+
+
+def test_join_with_the_right_to_release(holdfast: Program) -> None:
+    """A command that was given the right ends the lease with itself, for both."""
+    with holdfast.locks() as locks:
+        lease = locks.acquire("k", ttl=1)
+        done = holdfast("run", "--join", lease.share(release=True), "--", "true")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert lease.lost.wait(10)
+        assert locks.show("k").free
 
 
 @pytest.mark.parametrize(

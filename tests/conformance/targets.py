@@ -13,6 +13,8 @@ from holdfast.stores.redis.layout import Names
 from holdfast.stores.redis.routing import slot_of
 from holdfast.stores.registry import open_store
 from holdfast.testing.conformance import Target
+from tests.conformance.blob_targets import DirectoryTarget, azure_target, gcs_target, s3_target
+from tests.conformance.dynamodb_targets import DynamoDBTarget, MotoTarget, OldDynamoDBTarget
 from tests.conformance.sql_targets import mysql_target, postgres_target
 from tests.engines.redis import RedisCluster, RedisServer, SentinelSetup, client
 from tests.engines.shared import shared
@@ -100,9 +102,16 @@ class ClusterTarget(RedisTarget):
 
 
 TARGETS: dict[str, Callable[[Path], Target]] = {
+    "dynamodb": DynamoDBTarget,
+    "dynamodb on moto": MotoTarget,
+    "dynamodb of 2019": OldDynamoDBTarget,
+    "az": azure_target,
+    "file": DirectoryTarget,
+    "gs": gcs_target,
     "memory": MemoryTarget,
     "mysql": mysql_target,
     "postgresql": postgres_target,
+    "s3": s3_target,
     "sqlite": SQLiteTarget,
     "redis": RedisTarget,
     "redis+sentinel": SentinelTarget,

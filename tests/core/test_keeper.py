@@ -326,3 +326,14 @@ def test_every_hold_is_told_or_alive(
             assert (one.state == "lost") == any(lost is one for _, lost in world.losses)
             if one.state == "held":
                 assert one.deadline >= world.now
+
+
+def test_nobody_wakes_for_a_stale_timer() -> None:
+    """However many leases there are, the keeper looks only when there is something to do."""
+    world = World()
+    for number in range(300):
+        world.keeper.add(hold(f"t{number}", at=number))
+    world.run(10 * TTL)
+    beaten_at = {at for at, _ in world.beats}
+    taken_in = 1
+    assert world.polls <= 2 * len(beaten_at) + taken_in  # when a beat is sent, and when it is back

@@ -36,6 +36,13 @@ def test_roundtrip(kind: Kind, ticket: Ticket) -> None:
     assert not set(text) & set(" \"'$`\\&;|<>=")
 
 
+def test_it_is_short() -> None:
+    """About a hundred characters for a usual key; never more than a variable can hold."""
+    assert len(seal("share", TICKET)) <= 110
+    longest = Ticket("k" * 512, TICKET.token, 2**62, 2**62, True)
+    assert len(seal("share", longest)) < 1000
+
+
 @given(kinds, tickets)
 def test_other_kind_says_what_to_call(kind: Kind, ticket: Ticket) -> None:
     """A ticket of the other kind is refused with the name of the right call."""

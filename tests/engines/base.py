@@ -15,11 +15,14 @@ from typing import ClassVar
 
 import pytest
 
+from tests.engines.npm import NpmPackage
+
 
 class Engine(ABC):
     """One server. Use it as a context manager, or `start()` and `stop()`."""
 
     packages: ClassVar[tuple[str, ...]] = ()  # Debian's names
+    npm: ClassVar[tuple[NpmPackage, ...]] = ()
     start_within_s: ClassVar[float] = 30.0
 
     def __init__(self) -> None:
@@ -33,6 +36,11 @@ class Engine(ABC):
     @abstractmethod
     def installed(cls) -> bool:
         """Whether its programs are on this machine."""
+
+    @classmethod
+    def lacks(cls) -> tuple[str, ...]:
+        """Debian's packages that have to be installed for it."""
+        return () if cls.installed() else cls.packages
 
     @abstractmethod
     def command(self) -> list[str]:

@@ -25,6 +25,7 @@ from holdfast.testing.sim.checks.queue import Queue
 from holdfast.testing.sim.checks.resource import Resource
 from holdfast.testing.sim.checks.together import Together
 from holdfast.testing.sim.checks.tokens import OnlyTheToken
+from holdfast.testing.sim.checks.watching import Watching
 from holdfast.testing.sim.clocks import PPM, stream
 from holdfast.testing.sim.ledger import Belief
 from holdfast.testing.sim.ops import Op
@@ -337,6 +338,23 @@ def test_progress_sees_somebody_wait_for_ever() -> None:
     tick()
     with pytest.raises(Violation, match="progress"):
         scene.world.ledger.finished()
+
+
+def test_watching_sees_who_was_there_all_the_time() -> None:
+    """A watcher is told that a lock is free, and its holder never went away."""
+    scene = Scene(Watching())
+    holding = scene.believe(scene.op(0), scene.holder("x"))
+    watch = scene.op(1, "watch")
+    scene.world.t = SECOND
+    scene.world.ledger.op_done(watch)
+    watch.seen_free = "a"
+    with pytest.raises(Violation, match="free-was-free"):
+        scene.world.ledger.op_done(watch)
+    watch.started = holding.since - 1  # it may have looked before the holder came
+    scene.world.ledger.op_done(watch)
+    watch.started = holding.since
+    scene.world.t = TTL
+    scene.world.ledger.op_done(watch)
 
 
 def test_leaks_sees_what_a_failed_call_left() -> None:

@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
 from holdfast.core.acquiring import Terms, acquire_steps
 from holdfast.core.commands import Claim, Free, Freed, Granted
 from holdfast.core.contract import Applied, Conflict, Entry, Interval, Page, Swapped, exactly
-from holdfast.core.effects import Apply, Draw, Effect, Load, Now, Scan, Steps, Swap
+from holdfast.core.effects import Apply, Draw, Effect, Load, Now, Scan, Swap
 from holdfast.core.holds import Attempt, Care, Hold, hold_of
 from holdfast.core.listing import purge_steps
 from holdfast.core.records import EMPTY, SECOND, Holder, Record, Waiter, last_used
 from holdfast.core.steps import undo_steps
 from holdfast.core.witness import View, Witness
-from holdfast.errors import HoldfastError, OutcomeUnknown, Unsupported
+from holdfast.errors import OutcomeUnknown, Unsupported
 from holdfast.testing.sim.kinds import KINDS
+from tests.play import play
 
-R = TypeVar("R")
 TTL = 10 * SECOND
-
-
-def play(steps: Steps[R], answer: Callable[[Effect], Any]) -> R:
-    """Run steps to the end with these answers, or errors."""
-    reply, trouble = None, None
-    while True:
-        try:
-            effect = steps.send(reply) if trouble is None else steps.throw(trouble)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
-        reply = trouble = None
-        try:
-            reply = answer(effect)
-        except HoldfastError as exc:
-            trouble = exc
 
 
 def granted() -> Hold:

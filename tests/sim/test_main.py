@@ -15,10 +15,11 @@ from tests.sim.mutants import MUTANTS
 MUTANT = next(mutant for mutant in MUTANTS if mutant.name == "release-without-the-token")
 
 
-def first_failure() -> Options:
-    """The options of the first history that the mutant breaks."""
+def first_failure(least: int = 0) -> Options:
+    """The options of the first history that the mutant breaks, after so many effects."""
     for seed in range(200):
-        if simulate(Options(seed)).violation is not None:
+        history = simulate(Options(seed))
+        if history.violation is not None and history.effects >= least:
             return Options(seed)
     raise AssertionError("the mutant was not caught")
 
@@ -60,7 +61,7 @@ def test_a_failure_is_shrunk_and_the_command_replays_it(
 def test_shrinking_makes_it_short() -> None:
     """The same rule breaks, in fewer effects, with fewer kinds of fault."""
     with MUTANT.patches():
-        options = first_failure()
+        options = first_failure(least=80)
         before = simulate(options, record=True)
         after = simulate(shrink(options), record=True)
     assert before.violation is not None

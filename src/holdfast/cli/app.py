@@ -21,6 +21,7 @@ COMMANDS: dict[str, str] = {
     "ls": "holdfast.cli.listing:ls",
     "show": "holdfast.cli.listing:show",
     "watch": "holdfast.cli.watch:watch",
+    "wait": "holdfast.cli.wait:wait",
     "evict": "holdfast.cli.rule:evict",
     "purge": "holdfast.cli.rule:purge",
     "setup": "holdfast.cli.rule:setup",

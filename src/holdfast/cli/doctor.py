@@ -20,12 +20,16 @@ from holdfast.cli.params import as_json, option, shared
 from holdfast.cli.session import Session
 from holdfast.core.contract import Facts, Interval, Swapped
 from holdfast.core.records import SECOND, Record
-from holdfast.errors import HoldfastError, OutcomeUnknown
+from holdfast.errors import HoldfastError, Misconfigured, OutcomeUnknown
 from holdfast.stores.base import Store
 from holdfast.stores.url import redact
 from holdfast.sync import Locks
 
 SCRATCH = "holdfast:doctor:"
+NOT_COMPARED = (
+    "The store wrote over what it was told to compare with: two could hold the same lock. A blob "
+    "store without conditional writes can be used with ?protocol=last-writer, as best effort."
+)
 # Whoever's clock is so far off should know, though no lock depends on it.
 MUCH_OFFSET_S = 5.0
 
@@ -122,12 +126,14 @@ class Examination:
         self._trips = trips
         self._key = SCRATCH + secrets.token_hex(8)
         self._version: Any = None
+        self._stale: Any = None
 
     def checks(self) -> list[Check]:
-        """Read, write, list, a whole lease, and clean up, in this order."""
+        """Read, write, compare, list, a whole lease, and clean up, in this order."""
         made = [
             self._try("read", self._load, self._trips),
             self._try("write", self._swap, self._trips),
+            self._try("compare", self._compare, 1),
             self._try("list", self._scan, 1),
             self._try("lease", self._lease, 1),
         ]
@@ -164,8 +170,21 @@ class Examination:
         outcome = self._store.swap(self._key, self._version, Record(fence=at, updated_at=at))
         if not isinstance(outcome, Swapped):
             raise OutcomeUnknown("Somebody else wrote to the scratch key.")
-        self._version = outcome.version
+        self._stale, self._version = self._version, outcome.version
         return ""
+
+    def _compare(self) -> str:
+        """A write that names another version than the one that is there must not be done."""
+        if self._version is None:
+            return "nothing was written"
+        for version in {None, self._stale}:
+            outcome = self._store.swap(self._key, version, Record())
+            if isinstance(outcome, Swapped):
+                self._version = outcome.version
+                if self._store.facts.linearizable:
+                    raise Misconfigured(NOT_COMPARED)
+                return "it writes over what is there"
+        return "" if self._store.facts.linearizable else "best effort"
 
     def _scan(self) -> str:
         page = self._store.scan(SCRATCH, None, 1)

@@ -14,9 +14,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.cli.session import printable
 from holdfast.core.records import SECOND
-from holdfast.observe.log import duration
+from holdfast.observe.log import duration, printable
 from holdfast.views import HolderInfo, LockInfo, WaiterInfo
 
 T = TypeVar("T")

@@ -108,7 +108,7 @@ def purge(ctx: click.Context, prefix: str, older_than: float, json: bool) -> Non
 
 
 @click.command()
-@option("--print", is_flag=True, help="Only print the statements, for a DBA.")
+@option("--print", is_flag=True, help="Only print what an administrator would run.")
 @shared
 @click.pass_context
 def setup(ctx: click.Context, print: bool) -> None:

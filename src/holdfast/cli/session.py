@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from holdfast.observe.log import printable
 from holdfast.stores.url import redact
 
 if TYPE_CHECKING:
@@ -76,13 +77,6 @@ def tell(message: str) -> None:
     with suppress(OSError, ValueError):
         sys.stderr.write(f"holdfast: {printable(redact(message))}\n")  # in one piece
         sys.stderr.flush()
-
-
-def printable(text: str) -> str:
-    """Text by others, without what could move the cursor or forge a line."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def quiet_library() -> None:

@@ -1,4 +1,4 @@
-"""What `run` says while it waits for the lock: who holds it, for how long, and who is ahead.
+"""What `run` and `wait` say while they wait: who holds the lock, for how long, who is ahead.
 
 On a terminal that is a line that keeps changing; elsewhere one line when the wait begins
 and one whenever somebody else holds the lock.
@@ -10,12 +10,12 @@ import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast import clock
-from holdfast.cli.session import printable, tell
+from holdfast.cli.session import tell
 from holdfast.cli.terminal import is_terminal
 from holdfast.core import events
-from holdfast.core.acquiring import blocking
+from holdfast.core.patience import blocking
 from holdfast.core.records import Micros
-from holdfast.observe.log import duration
+from holdfast.observe.log import duration, printable
 from holdfast.stores.url import redact
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from msgspec import Struct
 from holdfast.cli import codes
 from holdfast.cli.app import connected
 from holdfast.cli.params import DURATION, PREFIX, as_json, option, shared
-from holdfast.cli.session import printable, tell
+from holdfast.cli.session import tell
 from holdfast.errors import OutcomeUnknown, Unavailable
+from holdfast.observe.log import printable
 from holdfast.sync import Locks
 from holdfast.views import LockInfo
 

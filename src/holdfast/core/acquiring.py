@@ -2,8 +2,10 @@
 
 1. A claim is tried at once. If it must wait, it sleeps until the store says that the key
    may have changed for it, or until somebody before it runs out.
-2. After a moment it takes a place in the queue (`fair=True`: at once, `False`: never),
-   and renews that place while it waits.
+2. After a moment it takes a place in the queue, and renews it while it waits (`fair=True`:
+   at the first try, `False`: never). Where the store runs the rules a place costs nothing
+   more than a refusal: there it is taken with the second try, so that a freed lock is
+   fought for only once. Elsewhere it is a write that gets into the way of others.
 3. Many keys are claimed in one fixed order, the order of their bytes, so that nobody
    waits in a circle. What is already held is kept alive meanwhile.
 """
@@ -16,23 +18,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.core.commands import Blocked, Claim, Free, Granted, Mismatch
-from holdfast.core.effects import NOW, Draw, Emit, Keep, Sleep, Steps, Wait
-from holdfast.core.events import StoreTrouble, Waiting
+from holdfast.core.effects import NOW, Draw, Emit, Keep, Steps, Wait
 from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold, hold_of
-from holdfast.core.records import SECOND, Holder, Micros, anonymous
+from holdfast.core.patience import Patience
+from holdfast.core.records import SECOND, Micros
 from holdfast.core.rules import Party
-from holdfast.core.steps import (
-    FIRST_PAUSE,
-    LONGEST_PAUSE,
-    TOKEN_BYTES,
-    apply_steps,
-    as_sure_as_we_are,
-)
+from holdfast.core.steps import TOKEN_BYTES, apply_steps, as_sure_as_we_are
 from holdfast.core.witness import View, Witness
 from holdfast.errors import (
-    AcquireTimeout,
-    Busy,
-    HoldfastError,
     LeaseLost,
     LimitMismatch,
     OutcomeUnknown,
@@ -43,7 +36,7 @@ from holdfast.errors import (
 ANNOUNCE_AFTER: Micros = 1_500_000
 # A place in the queue lasts this long without a sign of life.
 PATIENCE: Micros = 10 * SECOND
-# A waiter looks again this often even if nothing woke it.
+# A waiter looks again this often even if nothing woke it: in the queue, and outside.
 LOOK_AGAIN: Micros = 30 * SECOND
 LOOK_AGAIN_UNQUEUED: Micros = 1 * SECOND
 # When somebody runs out, each place further back in the queue looks a little later, so that
@@ -61,55 +54,23 @@ class Terms(Struct, frozen=True, gc=False):
     store_patience: Micros = 60 * SECOND  # how long the store may be in trouble
     care: Care = Care()
 
-    def announce_at(self, now: Micros) -> Micros | None:
-        """When a claim that starts now takes a place in the queue; None: never."""
-        if self.fair is None:
-            return None if self.timeout == 0 else now + ANNOUNCE_AFTER
-        return now if self.fair and self.timeout != 0 else None
 
-
-class _Wait(Struct, eq=False):
+class _Wait(Patience, kw_only=True):
     """Where one claim stands while it is not yet granted."""
 
     attempt: Attempt
     claim: Claim
-    terms: Terms
-    started: Micros
-    announce_at: Micros | None
-    trouble_since: Micros | None = None
-    pause: Micros = FIRST_PAUSE
-    told: tuple[int, ...] | None = None  # the fences of the holders told of last
+    fair: bool | None
 
-    def claim_at(self, now: Micros) -> Claim:
-        """The claim to send at this moment: from some time on it asks for a place in line."""
-        if self.announce_at is not None and now >= self.announce_at and not self.claim.queue:
+    def get_in_line(self) -> None:
+        """From now on the claim asks for a place in the queue, unless it never shall."""
+        if not self.claim.queue and self.fair is not False and self.timeout != 0:
             patience = min(self.claim.ttl, PATIENCE)
             self.claim = replace(self.claim, queue=True, patience=patience)
-        return self.claim
 
     @property
-    def ends_at(self) -> Micros | None:
-        timeout = self.terms.timeout
-        return None if timeout is None else self.started + timeout
-
-    def out_of_time(self, now: Micros) -> bool:
-        ends_at = self.ends_at
-        return ends_at is not None and now >= ends_at
-
-    def waiting(self, blocked: Blocked, now: Micros, frees_at: Micros | None) -> Waiting:
-        """What to tell whoever listens."""
-        fences = tuple(holder.fence for holder in blocked.holders)
-        news, self.told = fences != self.told, fences
-        return Waiting(
-            self.attempt.key,
-            self.claim.owner,
-            tuple(anonymous(holder) for holder in blocked.holders),
-            tuple(anonymous(waiter) for waiter in blocked.ahead),
-            now - self.started,
-            None if frees_at is None else max(0, frees_at - now),
-            news,
-            blocked.more,
-        )
+    def announce_at(self) -> Micros:
+        return self.started + ANNOUNCE_AFTER
 
 
 def acquire_steps(
@@ -121,12 +82,18 @@ def acquire_steps(
     """
     claim: Claim = attempt.command  # type: ignore[assignment]
     started = now if started is None else started
-    wait = _Wait(attempt, claim, terms, started, terms.announce_at(now))
+    wait = _Wait(
+        attempt.key, claim.owner, terms.timeout, terms.store_patience, started,
+        attempt=attempt, claim=claim, fair=terms.fair,
+    )  # fmt: skip
+    if terms.fair:
+        wait.get_in_line()
     while True:
         try:
-            verdict, view = yield from apply_steps(witness, attempt, wait.claim_at(now), now)
+            verdict, view = yield from apply_steps(witness, attempt, wait.claim, now)
         except (Unavailable, OutcomeUnknown) as trouble:
-            yield from _ride_out_steps(wait, terms, trouble)
+            sure = as_sure_as_we_are(trouble, attempt)
+            yield from wait.ride_out_steps(trouble, sure, "acquire")
             now = yield from NOW
             continue
         now = view.got
@@ -137,7 +104,7 @@ def acquire_steps(
                 return hold
             yield from _give_back_steps(witness, wait, now)
         elif type(verdict) is Blocked:
-            yield from _wait_turn_steps(witness, wait, terms, verdict, view)
+            yield from _wait_turn_steps(witness, wait, verdict, view)
         else:
             assert isinstance(verdict, Mismatch)
             raise LimitMismatch(
@@ -146,21 +113,8 @@ def acquire_steps(
             )
         wait.trouble_since = None
         now = yield from NOW
-
-
-def _ride_out_steps(wait: _Wait, terms: Terms, trouble: HoldfastError) -> Steps[None]:
-    """Pause before the store is tried again, or raise if there is no time left for it."""
-    now = yield from NOW
-    if wait.trouble_since is None:
-        wait.trouble_since, wait.pause = now, FIRST_PAUSE
-    give_up_at = wait.trouble_since + terms.store_patience
-    if wait.ends_at is not None:
-        give_up_at = min(give_up_at, wait.ends_at)
-    if now + wait.pause >= give_up_at:
-        raise as_sure_as_we_are(trouble, wait.attempt) from trouble.__cause__
-    yield from Emit(StoreTrouble(wait.attempt.key, str(trouble), "acquire"))
-    yield from Sleep(wait.pause)
-    wait.pause = min(2 * wait.pause, LONGEST_PAUSE)
+        if witness.facts.scripted or now >= wait.announce_at:
+            wait.get_in_line()
 
 
 def _give_back_steps(witness: Witness, wait: _Wait, now: Micros) -> Steps[None]:
@@ -178,55 +132,28 @@ def _give_back_steps(witness: Witness, wait: _Wait, now: Micros) -> Steps[None]:
     attempt.command = wait.claim = replace(wait.claim, token=token)
 
 
-def _wait_turn_steps(
-    witness: Witness, wait: _Wait, terms: Terms, blocked: Blocked, view: View
-) -> Steps[None]:
+def _wait_turn_steps(witness: Witness, wait: _Wait, blocked: Blocked, view: View) -> Steps[None]:
     """Sleep until it may be our turn or there is something else to do; or time is up."""
-    key, now = wait.attempt.key, view.got
+    key, now = wait.key, view.got
     before: tuple[Party, ...] = (*blocked.holders, *blocked.ahead)
     frees_at = [witness.dead_from(key, party, view.now, now) for party in before]
-    yield from Emit(wait.waiting(blocked, now, min(frees_at, default=None)))
+    soonest = min(frees_at, default=None)
+    yield from Emit(wait.waiting(blocked.holders, blocked.ahead, blocked.more, now, soonest))
     if wait.out_of_time(now):
-        raise _not_free(key, blocked, terms)
+        raise wait.not_free(blocked.holders, blocked.places())
     pace = 0
     if blocked.queued:
         pace = min(blocked.places() * PACE, SLOWEST_PACE)
         wakes_at = [now + LOOK_AGAIN, now + wait.claim.patience // BEATS_PER_TTL]
     else:
         wakes_at = [now + LOOK_AGAIN_UNQUEUED]
-        if wait.announce_at is not None:
+        if now < wait.announce_at:
             wakes_at.append(wait.announce_at)
     if wait.ends_at is not None:
         wakes_at.append(wait.ends_at)
     wakes_at += [at + pace for at in frees_at]
     at_most = max(SHORTEST_WAIT, min(wakes_at) - now)
     yield from Wait(key, view.version, wait.claim.token, at_most)
-
-
-def _not_free(key: str, blocked: Blocked, terms: Terms) -> Busy:
-    who = blocking(blocked.holders, blocked.places())
-    holders = [anonymous(holder) for holder in blocked.holders]
-    if terms.timeout == 0:
-        return Busy(f"{key!r} is {who}.", key=key, holders=holders)
-    seconds = (terms.timeout or 0) / SECOND
-    return AcquireTimeout(
-        f"{key!r} was not free within {seconds:g} s: it is {who}.",
-        key=key,
-        holders=holders,
-    )
-
-
-def blocking(holders: Sequence[Holder], waiting: int) -> str:
-    """Who is in the way, for people."""
-    if not holders:
-        return f"kept for the {waiting} waiting ahead"
-    ahead = f", with {waiting} waiting ahead" if waiting else ""
-    return f"held by {names(holders)}{ahead}"
-
-
-def names(parties: Sequence[Party]) -> str:
-    """Who they are, each once."""
-    return ", ".join(sorted({party.owner for party in parties}))
 
 
 # --- many keys ------------------------------------------------------------------------------

@@ -35,13 +35,15 @@ class Entry(Struct, frozen=True):
     """What a store has under a key, and its clock when it looked (None: it has no clock).
 
     `fault` is set instead of the record when what is there cannot be read; the version
-    is valid all the same.
+    is valid all the same. `reached` is a time that the clock has surely shown already, for
+    stores whose replies tell less than the time.
     """
 
     record: Record = EMPTY
     version: Version = None
     now: Interval | None = None
     fault: str | None = None
+    reached: Micros | None = None
 
 
 class Swapped(Struct, frozen=True, gc=False):
@@ -84,6 +86,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     # Whose clock decides expiry. observed: none; a silent holder is watched for its ttl.
     clock: ClockSource
     clock_doubt: Micros = 0  # how far its reading may be off
+    # False: a reply may come without a reading where nobody's expiry depends on it.
+    clock_always: bool = True
     reach: Literal["process", "host", "network"]
     wakeup: Literal["push", "poll"]
     durable: bool  # survives a restart of the store

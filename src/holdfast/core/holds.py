@@ -11,7 +11,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from holdfast.core.commands import Claim, Command, Free, Granted, Offer, Take
-from holdfast.core.records import Holder, Micros, Record, Waiter
+from holdfast.core.records import DiscreetState, Holder, Micros, Record, Waiter
 from holdfast.core.validity import deadline
 
 State = Literal["held", "lost", "released", "handed over"]
@@ -30,7 +30,7 @@ class Care(Struct, frozen=True, gc=False):
     may_release: bool = True
 
 
-class Hold(Struct, eq=False, repr_omit_defaults=True):
+class Hold(DiscreetState, eq=False):
     """A grant as its holder knows it. Valid until `deadline` on the own monotonic clock."""
 
     key: str
@@ -92,14 +92,14 @@ def hold_of(key: str, granted: Granted, sent: Micros, care: Care) -> Hold:
     return Hold(key, holder, holder.token, ttl, granted.wanted, sent, sent, ends, care)
 
 
-class Attempt(Struct, eq=False):
+class Attempt(DiscreetState, eq=False):
     """One command on its way, from the first write to the answer."""
 
     key: str
     command: Command
     next_beat: str = ""  # the nonce of the next write, if it was drawn before
     # When each write was sent, by its beat: the deadline is that of the one that landed.
-    sent: dict[str, Micros] = {}
+    sent: dict[str, Micros] = {}  # noqa: RUF012 (msgspec copies it)
     touched: bool = False  # something of ours may be in the store
     unsettled: bool = False  # the outcome of the last write is not known
     doubted: bool = False  # the outcome of some write was not known

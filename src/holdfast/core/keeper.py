@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heapify, heappop, heappush
+from typing import TypeAlias
 
 from holdfast.core.holds import BEATS_PER_TTL, Hold
 from holdfast.core.records import SECOND, Micros
@@ -33,6 +34,10 @@ GRID = 64
 COARSEST: Micros = 100_000
 # Turns under a cap that were missed, because we woke a little late, are made up for this long.
 LATE: Micros = 50_000
+
+
+# When, which one, and whose: an older one of the same hold is stale.
+_Timer: TypeAlias = tuple[Micros, int, Hold]
 
 
 class Due:
@@ -91,7 +96,7 @@ class Keeper:
         self._new: dict[Hold, None] = {}
         self._new_at: Micros | None = None  # no new hold needs a look before this
         self._kept: dict[Hold, _Kept] = {}
-        self._timers: list[tuple[Micros, int, Hold]] = []
+        self._timers: list[_Timer] = []
         self._count = 0
 
     def __len__(self) -> int:
@@ -118,7 +123,9 @@ class Keeper:
             self._sweep()
 
     def next_at(self) -> Micros | None:
-        """When there will be something to do, or a stale timer to drop."""
+        """When there will be something to do."""
+        while self._timers and self._stale(self._timers[0]):
+            heappop(self._timers)
         moments = [at for at in (self._new_at, self._timers[0][0] if self._timers else None) if at]
         if self._line:
             moments.append(self._next_turn)
@@ -130,10 +137,9 @@ class Keeper:
         if self._new_at is not None and now >= self._new_at:
             self._take_in()
         while self._timers and self._timers[0][0] <= now:
-            _, timer, hold = heappop(self._timers)
-            kept = self._kept.get(hold)
-            if kept is not None and kept.timer == timer:
-                self._ring(kept, now, due)
+            timer = heappop(self._timers)
+            if not self._stale(timer):
+                self._ring(self._kept[timer[2]], now, due)
         if self._line:
             self._take_turns(now, due)
         return due
@@ -222,9 +228,10 @@ class Keeper:
         return len(self._timers) > 2 * len(self._kept) + STALE_TIMERS
 
     def _sweep(self) -> None:
-        self._timers = [
-            (at, timer, hold)
-            for at, timer, hold in self._timers
-            if hold in self._kept and self._kept[hold].timer == timer
-        ]
+        self._timers = [timer for timer in self._timers if not self._stale(timer)]
         heapify(self._timers)
+
+    def _stale(self, timer: _Timer) -> bool:
+        _, number, hold = timer
+        kept = self._kept.get(hold)
+        return kept is None or kept.timer != number

@@ -9,7 +9,7 @@ from holdfast.core.contract import Conflict, Entry, Interval
 from holdfast.core.effects import NOW, Scan, Steps, Swap
 from holdfast.core.records import SECOND, Holder, Micros, Record, Waiter, last_used
 from holdfast.core.steps import look_steps
-from holdfast.core.witness import Witness
+from holdfast.core.witness import View, Witness
 from holdfast.errors import Unsupported
 
 PAGE = 500
@@ -42,6 +42,11 @@ class Sightings(Struct, frozen=True):
 def show_steps(witness: Witness, key: str) -> Steps[Sighting]:
     """Look at one lock."""
     view = yield from look_steps(witness, key)
+    return show_view(witness, key, view)
+
+
+def show_view(witness: Witness, key: str, view: View) -> Sighting:
+    """Who is alive in a record that was just loaded."""
     dead = witness.dead(key, view.now, view.got)
     return _sighting(key, view.record, view.now, dead)
 
@@ -58,8 +63,7 @@ def list_steps(witness: Witness, prefix: str, cursor: str | None) -> Steps[Sight
 def _from_scan(witness: Witness, key: str, entry: Entry, sent: Micros, got: Micros) -> Sighting:
     if entry.fault is not None:
         return Sighting(key, 0, (), (), entry.now, entry.fault)
-    view = witness.saw(key, entry, sent, got)
-    return _sighting(key, view.record, view.now, witness.dead(key, view.now, got))
+    return show_view(witness, key, witness.saw(key, entry, sent, got))
 
 
 def _sighting(key: str, record: Record, now: Interval | None, dead: rules.Dead) -> Sighting:

@@ -31,19 +31,31 @@ Natural = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 
 
-_UNSHOWN = frozenset({"token", "ticket", "beat", "freed", "wake"})
+_UNSHOWN = frozenset({"token", "ticket", "beat", "next_beat", "sent", "freed", "wake"})
+
+
+def _rich_repr(self: Struct) -> list[tuple[str, Any]]:
+    shown = [name for name in self.__struct_fields__ if name not in _UNSHOWN]
+    return [(name, getattr(self, name)) for name in shown]
+
+
+def _repr(self: Any) -> str:
+    fields = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
+    return f"{type(self).__name__}({fields})"
 
 
 class Discreet(Struct, frozen=True, gc=False):
     """What knows a token and does not show it, not in a pretty-printed traceback either."""
 
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        shown = [name for name in self.__struct_fields__ if name not in _UNSHOWN]
-        return [(name, getattr(self, name)) for name in shown]
+    __rich_repr__ = _rich_repr
+    __repr__ = _repr
 
-    def __repr__(self) -> str:
-        fields = ", ".join(f"{name}={value!r}" for name, value in self.__rich_repr__())
-        return f"{type(self).__name__}({fields})"
+
+class DiscreetState(Struct, eq=False):
+    """The same for what changes, and is only equal to itself."""
+
+    __rich_repr__ = _rich_repr
+    __repr__ = _repr
 
 
 class Holder(Discreet, frozen=True, omit_defaults=True, gc=False):

@@ -48,7 +48,7 @@ from holdfast.core.effects import (
 )
 from holdfast.core.events import StoreTrouble
 from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold, hold_of
-from holdfast.core.records import EMPTY, SECOND, Micros, Record
+from holdfast.core.records import EMPTY, SECOND, Holder, Micros, Record, anonymous
 from holdfast.core.witness import View, Witness
 from holdfast.errors import (
     CorruptRecord,
@@ -123,7 +123,7 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
         if clock is not None:
             stamp = Stamp(clock.latest, beat, True, clock.earliest)
         else:
-            stamp = Stamp((yield from WALL), beat, clocked=False)
+            stamp = Stamp((yield from WALL), beat, False, witness.reached(now))
         record = view.record
         dead = witness.dead(key, view.now, now) if record.holders or record.queue else rules.nobody
         decision = rules.decide(command, record, dead, stamp)
@@ -372,9 +372,26 @@ def enter_steps(witness: Witness, attempt: Attempt, care: Care, until: Micros) -
         hold = hold_of(attempt.key, verdict, attempt.sent[verdict.holder.beat], care)
         if hold.valid(view.got):
             return hold
-    raise TicketRefused(
-        f"The ticket for {attempt.key!r} is of no use any more: the lease was released, "
-        f"evicted or lost, or the ticket was used before."
+    raise (yield from _refused_steps(witness, attempt.key))
+
+
+def _refused_steps(witness: Witness, key: str) -> Steps[TicketRefused]:
+    """What to raise about a ticket of no use, with who has the lock instead if that is seen."""
+    holders: tuple[Holder, ...] = ()
+    now = "the store did not say who holds it now"
+    try:
+        view = yield from look_steps(witness, key)
+    except HoldfastError:
+        pass
+    else:
+        holders = rules.alive(view.record.holders, witness.dead(key, view.now, view.got))
+        owners = ", ".join(sorted({holder.owner for holder in holders}))
+        now = f"it is held by {owners} now" if holders else "nobody holds it now"
+    return TicketRefused(
+        f"The ticket for {key!r} is of no use any more: the lease was released, evicted or "
+        f"lost, or the ticket was used before; {now}. Do not start the work.",
+        key=key,
+        holders=[anonymous(holder) for holder in holders],
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from holdfast.core import events
-from holdfast.core.acquiring import blocking, names
+from holdfast.core.patience import blocking, names
 from holdfast.core.records import SECOND, Micros
 from holdfast.stores.url import redact
 
@@ -13,10 +13,17 @@ logger = logging.getLogger("holdfast")
 
 
 def log_event(event: events.Event) -> None:
-    """Write one event to the log."""
-    level, message = _describe(event)
+    """Write one event to the log; a line that nobody reads is not made."""
+    level = _level(event)
     if level and logger.isEnabledFor(level):
-        logger.log(level, "%s", message, extra=_extra(event))
+        logger.log(level, "%s", printable(_describe(event)), extra=_extra(event))
+
+
+def printable(text: str) -> str:
+    """Text by others, without what could move the cursor or forge a line."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def duration(span: Micros) -> str:
@@ -33,39 +40,52 @@ def duration(span: Micros) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
-def _describe(event: events.Event) -> tuple[int, str]:
+_LEVELS = {
+    events.InDanger: logging.WARNING,
+    events.Lost: logging.ERROR,
+    events.StoreTrouble: logging.WARNING,
+}
+
+
+def _level(event: events.Event) -> int:
+    match event:
+        case events.Waiting(news=news):
+            return logging.WARNING if news else 0
+        case events.Evicted(holders=holders):
+            return logging.WARNING if holders else logging.INFO
+    return _LEVELS.get(type(event), logging.INFO)
+
+
+def _describe(event: events.Event) -> str:
     match event:
         case events.Acquired(key, owner, fence, _, waited, how):
             after = f" after {duration(waited)}" if waited >= SECOND else ""
-            return logging.INFO, f"{how} lock {key}{after} (owner: {owner}, fence: {fence})"
+            return f"{how} lock {key}{after} (owner: {owner}, fence: {fence})"
         case events.Released(key, owner, fence, held_for, how):
             held = duration(held_for)
-            return logging.INFO, f"{how} lock {key} after {held} (owner: {owner}, fence: {fence})"
-        case events.Waiting(key, _, holders, ahead, _, frees_in, news, more):
+            return f"{how} lock {key} after {held} (owner: {owner}, fence: {fence})"
+        case events.Waiting(key, _, holders, ahead, _, frees_in, _, more):
             until = "" if frees_in is None else f" for another {duration(frees_in)}"
-            who = blocking(holders, len(ahead) + more)
-            return (logging.WARNING if news else 0), f"Lock {key} is {who}{until}"
+            return f"Lock {key} is {blocking(holders, len(ahead) + more)}{until}"
         case events.InDanger(key, owner, fence, remaining):
-            return logging.WARNING, (
+            return (
                 f"Lock {key} is in danger: it could not be renewed and runs out in "
                 f"{duration(remaining)} (owner: {owner}, fence: {fence})"
             )
         case events.OutOfDanger(key, owner, fence):
-            return logging.INFO, f"Lock {key} is out of danger (owner: {owner}, fence: {fence})"
+            return f"Lock {key} is out of danger (owner: {owner}, fence: {fence})"
         case events.Lost(key, owner, fence, why):
-            return logging.ERROR, f"Lost lock {key}: {why} (owner: {owner}, fence: {fence})"
+            return f"Lost lock {key}: {why} (owner: {owner}, fence: {fence})"
         case events.Wanted(key, _, _, waiters):
-            return logging.INFO, f"Lock {key} is wanted by {names(waiters)}"
+            return f"Lock {key} is wanted by {names(waiters)}"
         case events.Evicted(key, ()):
-            return logging.INFO, f"Evicted nobody from lock {key}"
+            return f"Evicted nobody from lock {key}"
         case events.Evicted(key, holders):
-            return logging.WARNING, f"Evicted {names(holders)} from lock {key}"
+            return f"Evicted {names(holders)} from lock {key}"
         case events.StoreTrouble(key, error, doing, True):
-            return logging.WARNING, f"Trouble to {doing} lock {key}, trying again: {redact(error)}"
+            return f"Trouble to {doing} lock {key}, trying again: {redact(error)}"
         case events.StoreTrouble(key, error, doing):
-            return logging.WARNING, (
-                f"Could not {doing} lock {key}, its ttl will free it: {redact(error)}"
-            )
+            return f"Could not {doing} lock {key}, its ttl will free it: {redact(error)}"
 
 
 def _extra(event: events.Event) -> dict[str, object]:

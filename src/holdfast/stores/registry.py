@@ -16,6 +16,10 @@ from holdfast.stores.url import parse
 ENTRY_POINTS = "holdfast.stores"
 
 BUILT_IN: dict[str, str] = {
+    "dynamodb": "holdfast.stores.dynamodb:DynamoDBStore",
+    "az": "holdfast.stores.blob.store:BlobStore",
+    "file": "holdfast.stores.blob.directory:DirectoryStore",
+    "gs": "holdfast.stores.blob.store:BlobStore",
     "memory": "holdfast.stores.memory:MemoryStore",
     "mysql": "holdfast.stores.sql:SQLStore",
     "null": "holdfast.stores.null:NullStore",
@@ -23,11 +27,15 @@ BUILT_IN: dict[str, str] = {
     "redis": "holdfast.stores.redis:RedisStore",
     "redis+cluster": "holdfast.stores.redis:RedisStore",
     "redis+sentinel": "holdfast.stores.redis:RedisStore",
+    "s3": "holdfast.stores.blob.store:BlobStore",
     "sqlite": "holdfast.stores.sqlite:SQLiteStore",
 }
 
 # Other spellings of the same.
 ALIASES: dict[str, str] = {
+    "abfs": "az",
+    "abfss": "az",
+    "gcs": "gs",
     "mariadb": "mysql",
     "mariadb+pymysql": "mysql",
     "mysql+pymysql": "mysql",
@@ -36,6 +44,7 @@ ALIASES: dict[str, str] = {
     "rediss": "redis",
     "rediss+cluster": "redis+cluster",
     "rediss+sentinel": "redis+sentinel",
+    "s3a": "s3",
     "unix": "redis",
     "valkey": "redis",
     "valkeys": "redis",
@@ -44,17 +53,24 @@ ALIASES: dict[str, str] = {
 # Whose objects can be opened too, by the top-level module of their class. The store has a
 # classmethod `from_object(object, **options)`.
 ADOPTERS: dict[str, str] = {
+    "boto3": "holdfast.stores.dynamodb:DynamoDBStore",
+    "botocore": "holdfast.stores.dynamodb:DynamoDBStore",
+    "obstore": "holdfast.stores.blob.store:BlobStore",
     "redis": "holdfast.stores.redis:RedisStore",
     "sqlalchemy": "holdfast.stores.sql:SQLStore",
 }
 
 # The extra that brings the driver of a store: `pip install 'holdfast[extra]'`.
 EXTRAS: dict[str, str] = {
+    "dynamodb": "dynamodb",
+    "az": "blob",
+    "gs": "blob",
     "mysql": "mysql",
     "postgresql": "postgres",
     "redis": "redis",
     "redis+cluster": "redis",
     "redis+sentinel": "redis",
+    "s3": "blob",
 }
 
 

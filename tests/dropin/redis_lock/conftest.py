@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
+from tests.dropin.lossy import LossyProxy
 from tests.dropin.redis_lock.lab import Face, Lab, Whose
-from tests.dropin.redis_lock.lossy import LossyProxy
 from tests.engines.base import require
 from tests.engines.redis import RedisServer
 

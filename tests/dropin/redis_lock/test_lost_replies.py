@@ -16,8 +16,8 @@ from redis.exceptions import ConnectionError, LockNotOwnedError, TimeoutError
 from redis.retry import Retry
 
 from holdfast.dropin.redis_lock import Lock, calls
+from tests.dropin.lossy import LossyProxy, Mode
 from tests.dropin.redis_lock.lab import Face, Lab, Whose
-from tests.dropin.redis_lock.lossy import LossyProxy, Mode
 from tests.engines.base import free_port
 from tests.engines.redis import RedisServer
 

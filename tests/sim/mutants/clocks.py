@@ -8,14 +8,15 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from holdfast.core import holds, rules, validity
+from holdfast.core import holds, listing, rules, validity, watching
 from holdfast.core.commands import Decision, Granted, Renew
 from holdfast.core.contract import Interval
 from holdfast.core.effects import WALL, Steps
 from holdfast.core.holds import Attempt
+from holdfast.core.listing import Sighting
 from holdfast.core.records import Record
 from holdfast.core.steps import Answer
-from holdfast.core.witness import Witness
+from holdfast.core.witness import View, Witness
 from tests.sim.mutants.base import Patches, mutant, wrap_apply
 
 
@@ -161,3 +162,16 @@ def _a_silent_holder_given_half_its_ttl() -> Iterator[Patches]:
         return lambda p: judge(p) or m - seen.get((p.token, p.beat), m) > p.ttl // 2
 
     yield patch.object(Witness, "dead", dead)
+
+
+@mutant(400)
+def _a_watcher_that_does_not_look_again() -> Iterator[Patches]:
+    original = listing.show_view
+
+    def show_view(witness: Witness, key: str, view: View) -> Sighting:
+        seen = original(witness, key, view)
+        now = view.now.earliest if view.now is not None else 0
+        staying = tuple(h for h in seen.holders if h.expires_at - now > h.ttl // 2)
+        return replace(seen, holders=staying)
+
+    yield patch.object(watching, "show_view", show_view)

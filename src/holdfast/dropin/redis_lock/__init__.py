@@ -17,7 +17,6 @@ other. What is better, and what is not (there is no fence: for that use `holdfas
     calls        what is asked of Redis, and what the answers mean: for both faces
     state        what a lock knows without asking: for both faces
     wire, awire  a script on a connection, where a lost reply can be seen
-    keeping      renewals in the background
     push         waiting for a release
     lock         the blocking face
     asyncio      the asyncio face: `holdfast.dropin.redis_lock.asyncio.Lock`

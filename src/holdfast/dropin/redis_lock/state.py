@@ -14,8 +14,8 @@ from typing import Any
 from redis.exceptions import LockError, LockNotOwnedError
 
 from holdfast.core.holds import Hold
+from holdfast.dropin.keeping import Renewals, renewals
 from holdfast.dropin.redis_lock.calls import Wanting
-from holdfast.dropin.redis_lock.keeping import renewals
 
 logger = logging.getLogger("holdfast")
 
@@ -131,13 +131,16 @@ class LockState:
         """Renew it in the background."""
         assert wanting.ttl_ms is not None
         beat = partial(renew, wanting.token, wanting.ttl_ms)
-        self._holds[wanting.token] = renewals().keep(self, wanting.ttl_ms, since, beat)
+        name = self.name
+        shown = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+        kept = renewals(Renewals).keep(self, shown, wanting.ttl_ms, since, beat)
+        self._holds[wanting.token] = kept
 
     def _end_renewal(self, token: bytes | None) -> None:
         """Before it is released: a renewal must not outlive it."""
         hold = self._holds.pop(token, None) if token is not None else None
         if hold is not None:
-            renewals().end(hold)
+            renewals(Renewals).end(hold)
 
     def _give_up_token(self, token: str | bytes | None) -> bytes:
         """The token to release with; it is no longer this lock's."""

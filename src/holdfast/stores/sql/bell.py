@@ -25,9 +25,9 @@ from contextlib import suppress
 from os import urandom
 from typing import Any
 
+from holdfast.stores.poller import Poller
 from holdfast.stores.sql.database import Database
 from holdfast.stores.sql.deadlines import sever
-from holdfast.stores.sql.poller import Poller
 from holdfast.stores.sql.postgres import PostgreSQLDialect, heard
 from holdfast.stores.wakeups import Sleeper, Wakeups
 

@@ -7,6 +7,8 @@ import os
 import random
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,18 @@ class Connection:
             return self._run_when_free(sql, values)
         except sqlite3.Error as exc:
             raise self.trouble(exc, writing=writing) from exc
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Several statements, all or none, while nobody else writes."""
+        try:
+            self.run("BEGIN IMMEDIATE")
+            yield
+            self.run("COMMIT", writing=True)
+        except BaseException:  # an interrupt may have come right after BEGIN
+            if self._sqlite.in_transaction:
+                self.run("ROLLBACK")
+            raise
 
     def close(self) -> None:
         """Let go of the file."""
@@ -156,17 +170,12 @@ def prepare(path: Path, connection: Connection) -> None:
     if not _is_ours(path, connection):
         connection.run(f"PRAGMA page_size = {PAGE_BYTES}")
         connection.run("PRAGMA journal_mode = WAL")
-        connection.run("BEGIN IMMEDIATE")
-        try:
+        with connection.transaction():
             if not _is_ours(path, connection):  # or somebody was faster
                 connection.run(SQL["create_meta"])
                 connection.run(SQL["create_locks"])
                 connection.run(f"PRAGMA user_version = {SCHEMA}")
                 connection.run(f"PRAGMA application_id = {APPLICATION_ID}")
-        except BaseException:
-            connection.run("ROLLBACK")
-            raise
-        connection.run("COMMIT", writing=True)
 
 
 def _is_ours(path: Path, connection: Connection) -> bool:
@@ -229,18 +238,13 @@ def _known_offset(connection: Connection, boot: str) -> Micros | None:
 
 
 def _set_offset(connection: Connection, boot: str) -> Micros:
-    connection.run("BEGIN IMMEDIATE")
-    try:
+    with connection.transaction():
         offset = _known_offset(connection, boot)  # somebody may have been faster
         if offset is None:
             (newest,) = connection.run(SQL["newest_version"]).fetchone()
             offset = max(clock.wall(), newest + 1) - clock.monotonic()
             value = json.dumps({"boot": boot, "offset": offset})
             connection.run(SQL["set_meta"], ("clock", value), writing=True)
-    except BaseException:
-        connection.run("ROLLBACK")
-        raise
-    connection.run("COMMIT", writing=True)
     return offset
 
 

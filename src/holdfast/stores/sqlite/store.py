@@ -10,14 +10,16 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast import forks
 from holdfast.core.commands import NOBODY, Wake
 from holdfast.core.contract import Conflict, Entry, Facts, Interval, Page, Swapped, Version
+from holdfast.core.effects import Swap
 from holdfast.core.records import SECOND, Micros, Record, encode
-from holdfast.errors import BadOption, BadURL, Misconfigured
+from holdfast.errors import BadOption, BadURL, HoldfastError, Misconfigured
 from holdfast.stores.base import Outcome, entry_from
 from holdfast.stores.sqlite.file import SQL, Clock, Connection, check_header, identity, prepare
 from holdfast.stores.sqlite.watch import Watch
@@ -45,6 +47,7 @@ class SQLiteStore(RingingStore):
         reach="host",
         wakeup="poll",
         durable=True,
+        batch=100,
         caveats=(
             "One machine only: never put the file on a network file system.",
             "After a power cut the last writes may be missing; no holder survives one either.",
@@ -90,18 +93,25 @@ class SQLiteStore(RingingStore):
         self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
     ) -> Outcome:
         """One INSERT, UPDATE or DELETE, and a SELECT only if it did not fit."""
-        raw = None if record is None else encode(record).decode()
         with self._lock:
-            now = self._clock.now()
-            if not 0 <= now - self._checked_at < FILE_CHECKED_FOR:
-                self._check_file(now)
-            written = now if version is None or now > version else version + 1
-            sql, values = _statement(key, version, raw, written, wake)
-            if self._connection.run(sql, values, writing=True).rowcount != 1:
-                return Conflict(self._load(key))
+            outcome = self._swap(key, version, record, wake)
         if wake:
             self._watch.sleepers.wake(key, wake)
-        return Swapped(None if raw is None else written, Interval(now, now))
+        return outcome
+
+    def swap_many(self, swaps: Sequence[Swap]) -> list[Outcome | Exception]:
+        """One transaction: renewals of many leases wait for each other's turn only once."""
+        try:
+            with self._lock, self._connection.transaction():
+                outcomes: list[Outcome | Exception] = [
+                    self._swap(swap.key, swap.version, swap.record, swap.wake) for swap in swaps
+                ]
+        except HoldfastError as trouble:
+            return [trouble] * len(swaps)
+        for swap in swaps:
+            if swap.wake:
+                self._watch.sleepers.wake(swap.key, swap.wake)
+        return outcomes
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
         """One SELECT on the primary key."""
@@ -150,6 +160,17 @@ class SQLiteStore(RingingStore):
         if self._paused:
             self._paused = False
             self._lock.release()
+
+    def _swap(self, key: str, version: Version, record: Record | None, wake: Wake) -> Outcome:
+        now = self._clock.now()
+        if not 0 <= now - self._checked_at < FILE_CHECKED_FOR:
+            self._check_file(now)
+        written = now if version is None or now > version else version + 1
+        raw = None if record is None else encode(record).decode()
+        sql, values = _statement(key, version, raw, written, wake)
+        if self._connection.run(sql, values, writing=True).rowcount != 1:
+            return Conflict(self._load(key))
+        return Swapped(None if raw is None else written, Interval(now, now))
 
     def _load(self, key: str) -> Entry:
         self._check_file(self._clock.now())

@@ -109,8 +109,9 @@ class World:
         await asyncio.sleep(seconds)
 
     async def expire(self) -> None:
-        """Let a lease of this world's ttl run out, with the store's doubt on top."""
-        await self.pass_time(self.ttl * 1.1 + self.facts.clock_doubt / SECOND + 0.1)
+        """Let a lease of this world's ttl run out, with the store's doubt on top: when it was
+        written and when it is looked at."""
+        await self.pass_time(self.ttl * 1.1 + 2 * self.facts.clock_doubt / SECOND + 0.1)
 
     async def close(self) -> None:
         """Close whatever a case has opened."""

@@ -8,7 +8,8 @@ from typing import Final, Literal
 from holdfast.core.contract import ClockSource, Facts
 from holdfast.core.records import SECOND, Micros
 
-ClockKind = Literal["exact", "seconds", "patchy", "none"]
+# dated: a reply tells the time only where it matters; else an object tells when it was written.
+ClockKind = Literal["exact", "seconds", "patchy", "dated", "none"]
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,12 @@ class StoreKind:
     @property
     def doubt(self) -> Micros:
         """How far off its clock may be."""
-        return SECOND if self.clock in ("seconds", "patchy") else 0
+        return SECOND if self.clock in ("seconds", "patchy", "dated") else 0
 
     @property
     def always_tells_time(self) -> bool:
-        """Whether every reply has a reading of its clock."""
-        return self.clock in ("exact", "seconds")
+        """Whether a reply has a reading of its clock wherever somebody's expiry depends on it."""
+        return self.clock in ("exact", "seconds", "dated")
 
     @property
     def facts(self) -> Facts:
@@ -43,6 +44,7 @@ class StoreKind:
             linearizable=self.compares and not self.replicated,
             clock=source,
             clock_doubt=self.doubt,
+            clock_always=self.clock != "dated",
             reach="network",
             wakeup="push" if self.push else "poll",
             durable=True,
@@ -59,6 +61,7 @@ KINDS: Final = {
         StoreKind("observed", "no usable clock: a silent holder is watched", "none", batch=4),
         StoreKind("seconds", "a Date header: whole seconds", "seconds", push=False, batch=8),
         StoreKind("patchy", "a Date header that is missing at times", "patchy", push=False),
+        StoreKind("dated", "a blob: Last-Modified of what was written", "dated", push=False),
         StoreKind("last-writer", "a blob store without conditions", compares=False, push=False),
         StoreKind("failover", "SQL with asynchronous replicas", replicated=True, batch=8),
         StoreKind("scripted-failover", "Redis with replicas", scripted=True, replicated=True),

@@ -18,7 +18,7 @@ class Op:
 
     __slots__ = (
         "attempts", "back_at", "cancel_in", "cleaned", "client", "ending", "got", "interruptible",
-        "kind", "label", "outcome", "requests", "rng", "started", "timeout", "tokens",
+        "kind", "label", "outcome", "requests", "rng", "seen_free", "started", "timeout", "tokens",
     )  # fmt: skip
 
     def __init__(self, client: SimClient, label: str, kind: str, rng: Random, t: int) -> None:
@@ -34,6 +34,7 @@ class Op:
         self.attempts: list[Attempt] = []
         self.ending: Hold | None = None  # the hold that it gives up
         self.got: list[Belief] = []
+        self.seen_free: str | None = None  # a key of which it was told that nobody holds it
         self.outcome: BaseException | None = None
         self.cleaned = True  # False: it could not take back what it had left
         self.cancel_in = 0  # after how many effects it is interrupted; 0: it is not

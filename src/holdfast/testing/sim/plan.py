@@ -159,7 +159,7 @@ def make_plan(options: Options) -> Plan:
 
 _KIND_WEIGHTS: Final = (
     *("server", "server", "scripted", "observed", "observed", "seconds", "seconds"),
-    *("patchy", "last-writer", "failover", "scripted-failover"),
+    *("patchy", "dated", "last-writer", "failover", "scripted-failover"),
 )
 
 

@@ -10,11 +10,14 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from holdfast.core import rules
 from holdfast.core.commands import ANYONE, Stamp, Wake
 from holdfast.core.contract import Applied, Conflict, Entry, Interval, Page, Swapped
 from holdfast.core.effects import Apply, ApplyMany, Load, Scan, Swap, SwapMany
 from holdfast.core.records import EMPTY, SECOND, Record
+from holdfast.stores.blob.body import expiries_from, parties_of, with_expiries
 from holdfast.testing.sim.clocks import Clock
 from holdfast.testing.sim.kinds import StoreKind
 
@@ -40,6 +43,7 @@ class StoreModel:
         self._rng = rng
         self._ledger = ledger
         self._rows: dict[str, Row] = {}
+        self._dates: dict[str, Interval] = {}  # when each key was written, to the second
         self._journal: list[tuple[int, str, Row | None]] = []
         self._last_version = 0
         self._watchers: dict[str, list[Watcher]] = {}
@@ -69,6 +73,10 @@ class StoreModel:
             return Interval(at, at)
         if clock == "none" or (clock == "patchy" and self._rng.random() < 0.3):
             return None
+        return self._to_the_second()
+
+    def _to_the_second(self) -> Interval:
+        at = self.clock.at(self.t)
         second = at - at % SECOND
         return Interval(second, second + SECOND - 1)
 
@@ -84,14 +92,31 @@ class StoreModel:
     def entry(self, key: str) -> Entry:
         """What is there, as a reply."""
         row = self._rows.get(key)
-        return Entry(now=self.now()) if row is None else Entry(row[0], row[1], self.now())
+        if row is None:
+            return Entry(now=self.now())
+        record, version = row
+        if self.kind.clock == "dated" and not parties_of(record):
+            return Entry(record, version, reached=self._dates[key].earliest)
+        return Entry(record, version, self.now())
 
     def _swap(self, swap: Swap, op: Op) -> Swapped | Conflict:
         row = self._rows.get(swap.key)
         if self.kind.compares and swap.version != (None if row is None else row[1]):
             return Conflict(self.entry(swap.key))
-        self._write(swap.key, row, swap.record, swap.wake, op)
-        return Swapped(self._last_version, self.now())
+        record, now = swap.record, self.now()
+        if self.kind.clock == "dated":
+            record = None if record is None else self._dated(swap.key, row, record)
+            now = now if self._rng.random() < 0.5 else None  # whether it was read lately
+        self._write(swap.key, row, record, swap.wake, op)
+        return Swapped(self._last_version, now)
+
+    def _dated(self, key: str, row: Row | None, record: Record) -> Record:
+        """Those who were written without the time run out by the date of their write. A later
+        write moves the object's date, but not theirs."""
+        self._dates[key] = date = self._to_the_second()
+        before = () if row is None else parties_of(row[0])
+        known = {(party.token, party.beat): party.expires_at for party in before}
+        return with_expiries(record, expiries_from(record, date) | known)
 
     def _apply(self, apply: Apply, op: Op) -> Applied:
         row = self._rows.get(apply.key)
@@ -115,7 +140,8 @@ class StoreModel:
             keys = [key for key in keys if key > scan.cursor]
         page = keys[: scan.limit]
         more = page[-1] if len(keys) > len(page) else None
-        return Page(tuple((key, self.entry(key)) for key in page), more)
+        entries = tuple((key, replace(self.entry(key), now=self.now())) for key in page)
+        return Page(entries, more)
 
     def _write(self, key: str, row: Row | None, record: Record | None, wake: Wake, op: Op) -> None:
         self._last_version += 1

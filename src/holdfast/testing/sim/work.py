@@ -14,6 +14,7 @@ from holdfast.core.commands import Claim, Free, Offer, Renew, Take
 from holdfast.core.effects import Sleep, Steps
 from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold
 from holdfast.core.listing import list_steps, purge_steps
+from holdfast.core.patience import Patience
 from holdfast.core.records import SECOND, Mode
 from holdfast.core.steps import (
     BEAT_BYTES,
@@ -26,6 +27,7 @@ from holdfast.core.steps import (
     undo_steps,
 )
 from holdfast.core.tickets import Ticket
+from holdfast.core.watching import wait_until_free_steps
 from holdfast.errors import HoldfastError, LeaseLost
 from holdfast.testing.sim.ledger import Belief
 from holdfast.testing.sim.ops import Op
@@ -177,7 +179,9 @@ def pick_kind(client: SimClient, op: Op) -> str:
         return "evict"
     if throw < 0.45 and world.plan.kind.always_tells_time:
         return "purge"
-    return "list" if throw < 0.47 else "hold"
+    if throw < 0.46:
+        return "list"
+    return "watch" if throw < 0.49 else "hold"
 
 
 def _hold(client: SimClient, op: Op) -> Script[None]:
@@ -246,6 +250,17 @@ def _purge(client: SimClient, op: Op) -> Script[None]:
 
 def _list(client: SimClient, op: Op) -> Script[None]:
     yield from _quietly(op, list_steps(client.witness, "", None))
+
+
+def _watch(client: SimClient, op: Op) -> Script[None]:
+    plan = client.world.plan
+    key = plan.keys[int(op.rng.random() * len(plan.keys))]
+    timeout = op.timeout = op.rng.choice((0, plan.longest_ttl // 2, 3 * plan.longest_ttl, None))
+    wait = Patience(key, client.name, timeout, 10 * SECOND, client.now())
+    yield from _quietly(op, wait_until_free_steps(client.witness, wait))
+    op.back_at = client.world.t
+    op.seen_free = key if op.outcome is None else None
+    client.world.ledger.op_done(op)
 
 
 def _quietly(op: Op, steps: Steps[object]) -> Script[None]:
@@ -334,4 +349,5 @@ _WORK = {
     "evict": _evict,
     "purge": _purge,
     "list": _list,
+    "watch": _watch,
 }

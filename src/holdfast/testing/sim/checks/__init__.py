@@ -15,6 +15,7 @@ from holdfast.testing.sim.checks.queue import Queue
 from holdfast.testing.sim.checks.resource import Resource
 from holdfast.testing.sim.checks.together import Together
 from holdfast.testing.sim.checks.tokens import OnlyTheToken
+from holdfast.testing.sim.checks.watching import Watching
 
 CHECKERS: tuple[type[Checker], ...] = (
     Overlap,
@@ -27,6 +28,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     Queue,
     Keeping,
     Resource,
+    Watching,
     Patience,
     Progress,  # the last two carry the world on to its end
     Leaks,

@@ -44,7 +44,7 @@ class Patience(Checker):
         plan = self.world.plan
         if op.timeout is None or op.client.stood_still_until >= op.started:
             return
-        keys = len(op.attempts)
+        keys = max(1, len(op.attempts))
         late = op.back_at - op.started - op.timeout * 101 // 100
         if late > keys * TRIPS * plan.request_timeout + LONGEST_PAUSE:
             raise self.broken(f"{op} came back {late} µs after its timeout of {op.timeout}")

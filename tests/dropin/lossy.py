@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Literal
 
@@ -30,6 +31,7 @@ class LossyProxy:
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
         self.lost = 0
+        self.after_loss: Callable[[], object] = lambda: None  # before the client can notice
         threading.Thread(target=self._accept, daemon=True).start()
 
     def plan(self, mode: Mode, count: int = 1, having: bytes = b"") -> None:
@@ -101,6 +103,7 @@ class _Pair:
         with suppress(OSError):
             while data := self._server.recv(1 << 16):
                 if self._reply_fate == "cut reply":
+                    self._proxy.after_loss()
                     break
                 if self._reply_fate == "pass":
                     self._client.sendall(data)

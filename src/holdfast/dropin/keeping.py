@@ -10,7 +10,7 @@ import logging
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from holdfast import clock
 from holdfast.core.commands import Granted
@@ -21,27 +21,33 @@ from holdfast.errors import HoldfastError, LeaseLost
 
 logger = logging.getLogger("holdfast")
 
-Renew = Callable[[], bool]  # False: the token does not hold the lock any more
+# False, or a `LeaseLost` of its own: the lock is somebody else's by now.
+Renew = Callable[[], bool]
 
 
 class Renewals:
-    """The keeper's beats and news, for the locks of redis-py's kind."""
+    """The keeper's beats and news, for locks that somebody else's library has thought of."""
 
     def __init__(self) -> None:
         self._kept: dict[Hold, tuple[Renew, weakref.ref[Any]]] = {}
         self._runner = KeeperRunner(self._beat, 1, self, None)
 
-    def keep(self, lock: Any, ttl_ms: int, since: float, renew: Renew) -> Hold:
+    def keep(self, lock: Any, name: str, ttl_ms: int, since: float, renew: Renew) -> Hold:
         """Renew a lock that was got at this moment, until it is ended, lost or forgotten."""
         holder = Holder(
             token="", fence=0, owner="", mode="exclusive",
             ttl=max(1, ttl_ms * 1000), acquired_at=0, expires_at=0, beat="",
         )  # fmt: skip
-        hold = hold_of(_shown(lock.name), Granted(holder), int(since * SECOND), Care())
+        hold = hold_of(name, Granted(holder), int(since * SECOND), Care())
         drop = self._runner.drop
         self._kept[hold] = renew, weakref.ref(lock, lambda _: drop(hold))
         self._runner.add(hold)
         return hold
+
+    def kept(self, hold: Hold) -> Any:
+        """The lock of a hold, if it is being renewed and somebody refers to it."""
+        kept = self._kept.get(hold)
+        return None if kept is None else kept[1]()
 
     def end(self, hold: Hold) -> None:
         """Renew it no more."""
@@ -60,6 +66,8 @@ class Renewals:
         try:
             if not renew():
                 return LeaseLost(key=hold.key, why="its key is gone, or has another token")
+        except LeaseLost as lost:
+            return lost
         except Exception as trouble:
             logger.warning("The lock on %s was not renewed: %s", hold.key, trouble)
             return HoldfastError(str(trouble))
@@ -90,25 +98,18 @@ class Renewals:
         logger.warning("The lock on %s is not renewed: nobody refers to it", hold.key)
 
 
-_renewals: Renewals | None = None
+_of_this_process: dict[type[Renewals], Renewals] = {}
+R = TypeVar("R", bound=Renewals)
 
 
-def renewals() -> Renewals:
-    """Those of this process."""
-    global _renewals
-    if _renewals is None:
-        _renewals = Renewals()
-    return _renewals
-
-
-def _in_child() -> None:
-    global _renewals
-    _renewals = None
+def renewals(kind: type[R]) -> R:
+    """Those of this process, one of each kind."""
+    found = _of_this_process.get(kind)
+    if found is None:
+        found = _of_this_process.setdefault(kind, kind())
+    assert isinstance(found, kind)
+    return found
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
-
-
-def _shown(name: Any) -> str:
-    return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+    os.register_at_fork(after_in_child=_of_this_process.clear)

@@ -2,7 +2,7 @@
 
 A key is looked at soon when somebody begins to wait for it, or when it was just freed, and
 then ever more rarely, at times that are a little random. Keys whose time comes near are
-asked for together. So many idle waiters cost the database little: a few short queries per
+asked for together. So many idle waiters cost the store little: a few short queries per
 second and process once they have settled down.
 """
 
@@ -11,47 +11,62 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from holdfast.errors import HoldfastError
 from holdfast.stores.wakeups import Sleeper, Wakeups
 
-FIRST_NAP_S, LONGEST_NAP_S, SLOWING = 0.02, 1.0, 1.4
 # A waiter that looks for itself comes back soon: its key's pace is kept for so long.
 LINGER_S = 2.0
 # Keys whose nap is over but for this part of it are asked for together.
 NEARLY = 0.4
 MOST_KEYS = 500
 
-Turns = Callable[[Sequence[str]], dict[str, tuple[int, int]]]
+# Asks the store about keys: what is to be seen of each that has a record.
+Turns = Callable[[Sequence[str]], Mapping[str, Any]]
+# Whether what is to be seen (None: no record) may let this sleeper in. It is asked at every
+# look, and may keep a mark on the sleeper.
+Changed = Callable[[Sleeper, Any], bool]
+
+
+class Naps(NamedTuple):
+    """How long a key is left alone, at first and in the end."""
+
+    first_s: float = 0.02
+    longest_s: float = 1.0
+    slowing: float = 1.4
 
 
 class Pace:
     """How often a key is looked at."""
 
-    __slots__ = ("at", "nap", "wanted_at")
+    __slots__ = ("_naps", "at", "nap", "wanted_at")
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, naps: Naps, now: float) -> None:
+        self._naps = naps
         self.wanted_at = now  # when somebody was last seen to wait for it
         self.quicken(now)
 
     def quicken(self, now: float) -> None:
         """Something happens here: look again soon."""
-        self.nap = FIRST_NAP_S
+        self.nap = self._naps.first_s
         self.at = now + _jittered(self.nap)
 
     def slow_down(self, now: float) -> None:
         """It was looked at: next time a little later."""
-        self.nap = min(self.nap * SLOWING, LONGEST_NAP_S)
+        self.nap = min(self.nap * self._naps.slowing, self._naps.longest_s)
         self.at = now + _jittered(self.nap)
 
 
 class Poller:
     """Rings sleepers when they may have been let in."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: Turns, changed: Changed, naps: Naps | None = None) -> None:
         self.sleepers = Wakeups()
         self._turns = turns
+        self._may_have_changed = changed
+        self._naps = naps or Naps()
         self._changed = threading.Condition()
         self._paces: dict[str, Pace] = {}
         self._running = False
@@ -65,7 +80,7 @@ class Poller:
                 sleeper.ring()
                 return
             now = time.monotonic()
-            self._paces.setdefault(sleeper.key, Pace(now)).wanted_at = now
+            self._paces.setdefault(sleeper.key, Pace(self._naps, now)).wanted_at = now
             if not self._running:
                 self._running = True
                 threading.Thread(target=self._run, name="holdfast-poll", daemon=True).start()
@@ -131,9 +146,9 @@ class Poller:
                 self._ring(key, self.sleepers.sleepers(key))
             return
         for key in keys:
-            version, turn = seen.get(key, (None, None))
+            sight = seen.get(key)
             sleepers = self.sleepers.sleepers(key)
-            self._ring(key, [one for one in sleepers if _may_have_changed(one, version, turn)])
+            self._ring(key, [one for one in sleepers if self._may_have_changed(one, sight)])
 
     def _ring(self, key: str, sleepers: list[Sleeper]) -> None:
         for sleeper in sleepers:
@@ -145,8 +160,10 @@ class Poller:
                     pace.quicken(time.monotonic())
 
 
-def _may_have_changed(sleeper: Sleeper, version: int | None, turn: int | None) -> bool:
-    """The first look compares the version; later ones only what lets somebody in."""
+def turn_changed(sleeper: Sleeper, sight: tuple[Any, Any] | None) -> bool:
+    """For stores where a sight is the version, and which write was the last to let somebody
+    in: the first look compares the version, later ones only the latter."""
+    version, turn = sight or (None, None)
     if sleeper.mark is None:
         sleeper.mark = (turn,)
         return bool(version != sleeper.version)

@@ -1,0 +1,1 @@
+"""An ingestion pipeline that never runs twice at once for the same dataset."""

@@ -1,0 +1,1 @@
+"""An orchestrator that may die, and remote workers that go on."""

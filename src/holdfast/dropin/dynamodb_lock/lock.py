@@ -1,0 +1,147 @@
+"""The lock: one conditional write to get it, one to free it.
+
+The expiry goes by the service's clock where its replies tell the time, on both sides: what
+we write is the latest that it may be, plus the ttl; what we compare with is the earliest.
+Where they do not, it goes by this machine's clock, as it always did.
+
+A caller's `owner_id` names a run, and two runs may have the same one. So each item of ours
+has a nonce as well, which tells a write whose reply was lost from somebody else's.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import suppress
+from math import ceil
+from typing import Any
+from uuid import uuid4
+
+import boto3
+
+from holdfast.core.records import SECOND
+from holdfast.dropin.dynamodb_items import Answer, Condition, Item, Items
+from holdfast.observe.log import printable
+
+logger = logging.getLogger(__name__.rpartition(".")[0])
+
+NONCE = "holdfast_nonce"
+
+
+class DynamoDBLock:
+    """Locks on a table: taken by a key and an owner, freed by the same, or by their ttl."""
+
+    def __init__(
+        self,
+        table_name: str,
+        ttl_seconds: int = 3600,
+        *,
+        dynamodb_resource: Any = None,
+        region_name: str | None = None,
+        endpoint_url: str | None = None,
+    ) -> None:
+        """Without a boto3 resource of yours, one is made as boto3 is configured."""
+        if not ttl_seconds > 0:
+            raise ValueError(f"ttl_seconds is a number above 0, not {ttl_seconds!r}")
+        self.table_name = table_name
+        self.ttl_seconds = ttl_seconds
+        resource = dynamodb_resource or boto3.resource(
+            "dynamodb", region_name=region_name, endpoint_url=endpoint_url
+        )
+        self._items = Items(resource, table_name)
+        self._held: dict[tuple[str, str], int] = {}  # until when, by key and owner
+        self._unsure: dict[tuple[str, str], str] = {}  # nonces that may have landed
+
+    def acquire(self, lock_key: str, owner_id: str) -> bool:
+        """Get the lock; False if it is taken, also by the same owner. Never waits."""
+        taken = not self._seen_locked(lock_key, owner_id) and self._take(lock_key, owner_id)
+        if taken:
+            _log(logging.INFO, "Acquired lock for %s (owner: %s)", lock_key, owner_id)
+        else:
+            _log(logging.WARNING, "Lock already acquired for %s", lock_key)
+        return taken
+
+    def release(self, lock_key: str, owner_id: str) -> bool:
+        """Free the lock; False if there is none, or another owner has it."""
+        condition = Condition("owner_id = :owner", values={":owner": owner_id})
+        answer = self._items.delete({"lock_key": lock_key}, condition)
+        held_until = self._held.pop((lock_key, owner_id), 0)
+        self._unsure.pop((lock_key, owner_id), None)
+        freed = answer.done or self._was_freed(answer, held_until)
+        if freed:
+            _log(logging.INFO, "Released lock for %s (owner: %s)", lock_key, owner_id)
+        else:
+            _log(logging.WARNING, "Lock for %s is not held by %s", lock_key, owner_id)
+        return freed
+
+    def is_locked(self, lock_key: str) -> bool:
+        """Whether somebody holds it now."""
+        item = self._items.get({"lock_key": lock_key})
+        return item is not None and not self._expired(item)
+
+    def _seen_locked(self, lock_key: str, owner_id: str) -> bool:
+        """The look that tells the time, where it is not known, may tell that it is taken."""
+        unsure = (lock_key, owner_id) in self._unsure
+        return self._items.clock.unknown and self.is_locked(lock_key) and not unsure
+
+    def _take(self, lock_key: str, owner_id: str) -> bool:
+        key, nonce = {"lock_key": lock_key}, uuid4().hex
+        item = self._new_item(owner_id, nonce)
+        condition = Condition(
+            "attribute_not_exists(lock_key) OR expires_at < :now", values={":now": self._earliest()}
+        )
+        try:
+            answer = self._items.put(key, item, condition)
+        except Exception:
+            if not self._landed(lock_key, owner_id, nonce):
+                raise
+            answer = Answer(True)
+        except BaseException:  # interrupted: nobody would free it
+            with suppress(Exception):
+                ours = Condition(f"{NONCE} = :nonce", values={":nonce": nonce})
+                self._items.delete(key, ours)
+            raise
+        found = (answer.item or {}).get(NONCE)
+        earlier = self._unsure.pop((lock_key, owner_id), None)
+        taken = answer.done or (found is not None and found in (nonce, earlier))
+        if taken:
+            self._held[lock_key, owner_id] = item["expires_at"]
+        return taken
+
+    def _landed(self, lock_key: str, owner_id: str, nonce: str) -> bool:
+        """Nobody answered. Whether it was carried out all the same; if nobody answers that
+        either, the next `acquire` of this owner finds out."""
+        self._unsure[lock_key, owner_id] = nonce
+        try:
+            item = self._items.get({"lock_key": lock_key})
+        except Exception:
+            return False
+        return item is not None and item.get(NONCE) == nonce
+
+    def _was_freed(self, answer: Answer, held_until: int) -> bool:
+        """An earlier try of the same release may have freed it, and only its reply was lost.
+        If another has it by now, then ours was freed if it had not run out."""
+        return answer.doubted and (answer.item is None or self._latest() <= held_until)
+
+    def _new_item(self, owner_id: str, nonce: str) -> Item:
+        return {
+            "owner_id": owner_id,
+            "acquired_at": self._earliest(),
+            "expires_at": ceil(self._latest() + self.ttl_seconds),
+            NONCE: nonce,
+        }
+
+    def _expired(self, item: Item) -> bool:
+        return bool(item.get("expires_at", self._earliest()) < self._earliest())
+
+    def _earliest(self) -> int:
+        now = self._items.clock.earliest()
+        return int(time.time()) if now is None else now // SECOND
+
+    def _latest(self) -> int:
+        now = self._items.clock.latest()
+        return int(time.time()) if now is None else -(-now // SECOND)
+
+
+def _log(level: int, text: str, *names: str) -> None:
+    logger.log(level, text, *(printable(str(name)) for name in names))

@@ -1,0 +1,183 @@
+"""Acquire a lease file, beside others of our kind and beside mops.
+
+mops looks, and if the file is free or has run out, it writes its name over it, waits for
+twice as long as that took, and looks whether its name is still there: the last to write wins.
+We replace only what we have seen, so of many of our kind that see it free one gets it, at
+once. But a mops that has looked before we wrote will still write over us. So we wait as it
+does and look again, unless we are told that there is none (`beside_mops=False`).
+
+What this cannot do is what mops cannot do either: one that stands still between its look
+and its write for longer than everybody waits takes a lease that is held. Its holder learns
+so when it next maintains.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+from holdfast.dropin.mops_lock.contents import (
+    Emitter,
+    LeaseContents,
+    decode,
+    expires_at,
+    is_released,
+    utc_now,
+)
+from holdfast.dropin.mops_lock.lease import Lease
+from holdfast.dropin.mops_lock.slots import Found, Slot, open_slot
+from holdfast.errors import BadOption, CorruptRecord, HoldfastError, OutcomeUnknown
+
+logger = logging.getLogger("holdfast")
+
+FIRST_LOOK_S, LOOK_AGAIN_S = 0.02, 0.2  # while somebody else holds it: first, and at last
+SETTLE_TIMES = 2  # as mops: so many times what our look and our write have taken
+EMPTY_FOR_S = 2.0  # how long a file may be empty, because somebody is about to fill it
+
+
+def acquire(
+    lease_dir_uri: str,
+    *,
+    expire: timedelta = timedelta(seconds=30),
+    acquire_margin: timedelta = timedelta(0),
+    debug: bool = True,
+    block: timedelta | None = timedelta(0),
+    beside_mops: bool = True,
+) -> Lease | None:
+    """Acquire the lease in this folder; None if somebody else has it for longer than `block`.
+
+    expire          it runs out so long after it was last maintained
+    acquire_margin  how long to wait, at least, whether a mops writes over us
+    debug           log what happens, at the level of DEBUG
+    block           how long to wait for it; None: as long as it takes
+    beside_mops     False: there is none, so do not wait for one
+    """
+    margin_s, expire_s = acquire_margin.total_seconds(), expire.total_seconds()
+    if margin_s < 0:
+        raise BadOption(f"acquire_margin cannot be negative, as {margin_s} s is.")
+    if expire_s <= 0 or margin_s * 2 > expire_s:
+        raise BadOption(
+            f"acquire_margin ({margin_s} s) must be at most half of expire ({expire_s} s), "
+            f"and expire above 0."
+        )
+    ends_at = None if block is None else time.monotonic() + block.total_seconds()
+    slot = open_slot(lease_dir_uri)
+    claim = _Claim(slot, expire_s, margin_s, beside_mops or not slot.compares, debug)
+    while True:
+        lease = claim.try_once()
+        if lease is not None:
+            return lease
+        if ends_at is not None and time.monotonic() >= ends_at:
+            return None
+        time.sleep(claim.pause_s)
+
+
+class _Claim:
+    """One caller's way to the lease."""
+
+    def __init__(
+        self, slot: Slot, expire_s: float, margin_s: float, settles: bool, debug: bool
+    ) -> None:
+        self._slot = slot
+        self._margin_s = margin_s
+        self._settles = settles  # somebody may write over us
+        self._debug = debug
+        self._emitter = Emitter(uuid4().hex, expire_s)
+        self._empty_since: float | None = None
+        self._warned = False
+        self._patience_s = FIRST_LOOK_S
+        self.pause_s = 0.0
+
+    def try_once(self) -> Lease | None:
+        """Look, and take it if it is free. None: look again after `pause_s`."""
+        began = time.monotonic()
+        found = self._slot.read()
+        if found is not None and not self._is_free(found):
+            return None
+        self.pause_s = 0.0  # whoever is faster shows at once
+        body = self._emitter.held()
+        try:
+            version = self._swap(found, body)
+            if version is None or not self._stays(body, began):
+                self._say("lost the race for %s")
+                return None
+        except BaseException:
+            self._take_back(body)
+            raise
+        self._say("acquired %s")
+        return Lease(self._slot, self._emitter, version)
+
+    def _swap(self, found: Found | None, body: bytes) -> Any | None:
+        """The version of what we wrote. An answer of no is looked after: something below us
+        may have sent it twice."""
+        version = None
+        with suppress(OutcomeUnknown):
+            version = self._slot.swap(None if found is None else found.version, body)
+        return self._version_of(body) if version is None else version
+
+    def _stays(self, body: bytes, began: float) -> bool:
+        """Wait whether a mops that looked before us writes over us."""
+        if not self._settles:
+            return True
+        took = time.monotonic() - began
+        time.sleep(max(self._margin_s, SETTLE_TIMES * took))
+        return self._version_of(body) is not None
+
+    def _version_of(self, body: bytes) -> Any | None:
+        found = self._slot.read()
+        return found.version if found is not None and found.body == body else None
+
+    def _take_back(self, body: bytes) -> None:
+        """We were interrupted, or the store fell silent: nobody will ever hear of this."""
+        try:
+            version = self._version_of(body)
+            if version is not None:
+                Lease(self._slot, self._emitter, version).release()
+        except HoldfastError as trouble:
+            logger.warning("A lease may stay at %s until it runs out: %s", self._slot.uri, trouble)
+
+    # --- is it free -------------------------------------------------------------------------
+
+    def _is_free(self, found: Found) -> bool:
+        if not found.body.strip():
+            self._wait_for_contents()
+            return False
+        self._empty_since = None
+        contents = decode(found.body, self._slot.uri)
+        # Ours is there when an earlier write of ours has arrived late.
+        if is_released(contents) or contents["writer_id"] == self._emitter.writer_id:
+            return True
+        ends = expires_at(contents, self._slot.uri)
+        if ends is None:
+            return True
+        self._warn_of_another_expire(contents)
+        rest_s = (ends - utc_now()).total_seconds()
+        self.pause_s = min(self._patience_s, max(0.001, rest_s))
+        self._patience_s = min(1.5 * self._patience_s, LOOK_AGAIN_S)
+        return rest_s < 0
+
+    def _wait_for_contents(self) -> None:
+        now = time.monotonic()
+        self._empty_since = now if self._empty_since is None else self._empty_since
+        self.pause_s = FIRST_LOOK_S
+        if now - self._empty_since > EMPTY_FOR_S:
+            uri = self._slot.uri
+            raise CorruptRecord(f"{uri} is empty. It was left alone: remove it.", key=uri)
+
+    def _warn_of_another_expire(self, contents: LeaseContents) -> None:
+        theirs, ours = float(contents["expire_s"]), self._emitter.expire_s
+        if round(theirs, 4) != round(ours, 4) and not self._warned:
+            self._warned = True
+            logger.warning(
+                "The lease at %s runs out after %g s, and not after %g s as here: give all "
+                "the same expire, because mops goes by its own",
+                self._slot.uri, theirs, ours,
+            )  # fmt: skip
+
+    def _say(self, what: str) -> None:
+        if self._debug:
+            logger.debug(f"Lease: {what}", self._slot.uri)

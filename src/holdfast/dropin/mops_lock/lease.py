@@ -1,0 +1,138 @@
+"""One party's hold on a lease file: maintain it, release it, and notice that it is lost.
+
+1. Every write names the version that it replaces, so nobody overwrites what they have not
+   seen. If another is there, it is looked at: our own writer id means that the other party
+   of this lease has written, and we try again on top; anything else means that the lease
+   is lost, and nothing is written.
+2. A write whose answer was lost is looked for: no two writes have the same bytes.
+3. Nothing is maintained once it is released or lost. A lease that ran out and that nobody
+   took is still ours: its file proves that nobody came between.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from typing import Any, NoReturn, Protocol, runtime_checkable
+
+from holdfast.dropin.mops_lock.contents import Emitter, decode, is_released
+from holdfast.dropin.mops_lock.errors import LeaseLostError
+from holdfast.dropin.mops_lock.slots import Found, Slot
+from holdfast.errors import OutcomeUnknown, Unavailable
+
+logger = logging.getLogger("holdfast")
+
+# The other party writes a few times within `expire`: we are never beaten for long.
+MOST_TRIES = 20
+LONGEST_PAUSE_S = 0.05
+
+
+@runtime_checkable
+class LeaseAcquired(Protocol):
+    """What `acquire` gives, and what the daemon maintains."""
+
+    writer_id: str
+    expire_s: float
+
+    def maintain(self) -> None:
+        """Say that the work goes on."""
+
+    def release(self) -> None:
+        """Give it back."""
+
+
+class Lease:
+    """A lease that was acquired, by us or by the one who started us."""
+
+    def __init__(
+        self, slot: Slot, emitter: Emitter, version: Any, *, may_release: bool = True
+    ) -> None:
+        self.writer_id = emitter.writer_id
+        self.expire_s = emitter.expire_s
+        self.uri = slot.uri
+        self.lost = threading.Event()  # set once it is known to be somebody else's
+        self._slot = slot
+        self._emitter = emitter
+        self._version = version
+        self._may_release = may_release
+        self._why = ""  # it is not ours any more
+        self._released = False
+        self._lock = threading.Lock()  # a write under way ends before the next one begins
+
+    def __repr__(self) -> str:
+        state = "released" if self._released else "lost" if self.lost.is_set() else "held"
+        return f"<Lease {self.uri!r} writer_id={self.writer_id!r} {state}>"
+
+    def maintain(self) -> None:
+        """Let it last for another `expire_s`; `LeaseLostError` if it is not ours any more."""
+        with self._lock:
+            if self._released:
+                self._why = self._why or "it was released"
+            if self._why:
+                self._raise_lost()
+            self._write(self._emitter.held())
+
+    def release(self) -> None:
+        """Free it, if it is still ours. May be repeated; a remote's does nothing."""
+        if not self._may_release:
+            return
+        with self._lock:
+            if self._released or self._why:
+                return
+            try:
+                self._write(self._emitter.released())
+            except LeaseLostError as lost:
+                logger.warning("The lease at %s was not released: %s", self.uri, lost.why)
+            self._released = True
+
+    # --- one write --------------------------------------------------------------------------
+
+    def _write(self, body: bytes) -> None:
+        version = self._version
+        for tries in range(MOST_TRIES):
+            written = self._try(version, body)
+            if written is None:
+                found = self._slot.read()
+                if found is not None and found.body == body:
+                    written = found.version
+                else:
+                    version = self._check_ours(found)
+            if written is not None:
+                self._version = written
+                return
+            time.sleep(random.uniform(0, LONGEST_PAUSE_S * tries / MOST_TRIES))
+        raise Unavailable(f"The lease at {self.uri} is written by others all the time.")
+
+    def _try(self, version: Any, body: bytes) -> Any | None:
+        """The new version; None: it was not done, or that is not known."""
+        try:
+            return self._slot.swap(version, body)
+        except OutcomeUnknown:
+            logger.debug("It is not known whether %s was written", self.uri)
+            return None
+
+    def _check_ours(self, found: Found | None) -> Any:
+        """The version to replace, if the file is still that of this lease."""
+        if found is None:
+            self._lose("its file is gone")
+        contents = decode(found.body, self.uri)
+        if contents["writer_id"] != self.writer_id:
+            self._lose(f"it is held by another writer, {contents['writer_id']}")
+        if is_released(contents):
+            self._lose("it was released by the other party")
+        return found.version
+
+    def _lose(self, why: str) -> NoReturn:
+        self._why = why
+        self.lost.set()
+        self._raise_lost()
+
+    def _raise_lost(self) -> NoReturn:
+        raise LeaseLostError(
+            f"The lease at {self.uri} is not yours any more: {self._why}. If you are a remote, "
+            f"start your orchestrator again: it will wait for the new owner's result.",
+            key=self.uri,
+            why=self._why,
+        )

@@ -1,0 +1,183 @@
+"""Keep leases alive in the background, and join the lease of the one who started us.
+
+All leases of a process are maintained by one keeper, each three times within its `expire`.
+What fails is tried again, for as long as the file does not say that the lease is somebody
+else's: the work goes on meanwhile, and nobody may have noticed. Then, and only then, it is
+lost, and that is told: `lease.lost` is set and an error is logged.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.core.holds import Hold
+from holdfast.dropin.keeping import Renewals, renewals
+from holdfast.dropin.mops_lock.contents import Emitter, decode, is_released
+from holdfast.dropin.mops_lock.errors import CannotMaintainLease, LeaseLostError
+from holdfast.dropin.mops_lock.lease import Lease, LeaseAcquired
+from holdfast.dropin.mops_lock.slots import open_slot
+from holdfast.errors import HoldfastError, LeaseLost, Unavailable
+
+logger = logging.getLogger("holdfast")
+
+Release = Callable[[], None]
+
+# The setting of mops, under the names by which it finds it in the environment.
+SETTING = "thds.mops.pure.local.maintain_leases"
+_OFF = {"0", "false", "no", "off", "n", "f", ""}
+
+
+class Maintenance(Renewals):
+    """The keeper of this process's leases."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.releasers: dict[str, _Releaser] = {}
+        self.lock = threading.Lock()
+
+    def lost(self, hold: Hold) -> None:
+        """Somebody else has it; or it ran out by our clock, and we go on trying."""
+        releaser = self.kept(hold)
+        if not isinstance(releaser, _Releaser) or releaser.is_over():
+            super().lost(hold)
+            return
+        self.end(hold)
+        logger.error("The lease at %s ran out, and others may take it. Trying on", hold.key)
+        releaser.begin()
+
+
+class _Releaser:
+    """One lease in the keeper's care, and the callable that ends it."""
+
+    def __init__(self, keeper: Maintenance, lease: LeaseAcquired) -> None:
+        self._keeper = keeper
+        self._lease = lease
+        self._lock = threading.Lock()  # what is being maintained is not released meanwhile
+        self._ended = False
+        self._hold: Hold | None = None
+
+    def begin(self) -> None:
+        """Maintain it from now on."""
+        name = str(getattr(self._lease, "uri", self._lease.writer_id))
+        ttl_ms = round(self._lease.expire_s * 1000)
+        self._hold = self._keeper.keep(self, name, ttl_ms, time.monotonic(), self._maintain)
+
+    def is_over(self) -> bool:
+        """Whether there is nothing left to maintain."""
+        return self._ended
+
+    def _maintain(self) -> bool:
+        if not self._lock.acquire(blocking=False):  # nobody else shall hang with it
+            raise Unavailable("an earlier write has not come back yet")
+        try:
+            if not self._ended:
+                self._lease.maintain()
+        except LeaseLost:
+            self._forget()
+            raise
+        finally:
+            self._lock.release()
+        return True
+
+    def __call__(self) -> None:
+        """Maintain it no more, and release it."""
+        self._forget()
+        if self._hold is not None:
+            self._keeper.end(self._hold)
+        with self._lock:
+            self._lease.release()
+
+    def _forget(self) -> None:
+        self._ended = True
+        with self._keeper.lock:  # somebody may want to have it maintained anew
+            if self._keeper.releasers.get(self._lease.writer_id) is self:
+                del self._keeper.releasers[self._lease.writer_id]
+
+
+def add_lease_to_maintenance_daemon(lease_acq: LeaseAcquired) -> Release:
+    """Maintain a lease in the background; the returned callable ends that and releases it.
+
+    A lease that is maintained already is not maintained twice.
+    """
+    keeper = renewals(Maintenance)
+    with keeper.lock:
+        releaser = keeper.releasers.get(lease_acq.writer_id)
+        if releaser is None:
+            releaser = keeper.releasers[lease_acq.writer_id] = _Releaser(keeper, lease_acq)
+            releaser.begin()
+    return releaser
+
+
+def make_remote_lease_writer(lease_dir_uri: str, expected_writer_id: str = "") -> Lease:
+    """Join the lease in this folder: for a remote that keeps its orchestrator's lease alive.
+
+    It is maintained at once, so that a remote which may go on is safe for all of `expire`.
+    It cannot be released. `CannotMaintainLease`: there is no lease, or none that was
+    acquired. `LeaseLostError`: it is not that of the expected writer any more, or released.
+    """
+    slot = open_slot(lease_dir_uri)
+    try:
+        found = slot.read()
+        contents = None if found is None else decode(found.body, slot.uri)
+    except HoldfastError as trouble:
+        raise CannotMaintainLease(f"The lease at {slot.uri} cannot be read: {trouble}") from trouble
+    if found is None or contents is None:
+        raise CannotMaintainLease(f"There is no lease at {slot.uri}.")
+    expire_s = _expire_s(contents.get("expire_s"))
+    if expire_s is None:
+        raise CannotMaintainLease(f"The lease at {slot.uri} does not say for how long it lasts.")
+    if not contents.get("first_acquired_at"):
+        raise CannotMaintainLease(f"The lease at {slot.uri} was never acquired.")
+    writer_id = contents["writer_id"]
+    if expected_writer_id and expected_writer_id != writer_id:
+        raise _lost(slot.uri, f"it is held by another writer, {writer_id}")
+    if is_released(contents):
+        raise _lost(slot.uri, "it was released")
+    emitter = Emitter(writer_id, expire_s, "remote")
+    emitter.first_acquired_at = contents["first_acquired_at"]
+    lease = Lease(slot, emitter, found.version, may_release=False)
+    lease.maintain()
+    return lease
+
+
+def _expire_s(value: Any) -> float | None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if number and value > 0 else None
+
+
+def _lost(uri: str, why: str) -> LeaseLostError:
+    return LeaseLostError(
+        f"The lease at {uri} cannot be joined: {why}. Do not start the work. Start your "
+        f"orchestrator again: it will wait for the new owner's result.",
+        key=uri,
+        why=why,
+    )
+
+
+_maintains = True
+
+
+def no_maintain() -> None:
+    """From now on `maintain_to_release` maintains nothing in this process."""
+    global _maintains
+    _maintains = False
+
+
+def maintain_to_release(acquired_lease: LeaseAcquired) -> Release:
+    """Maintain a lease in the background, unless that was switched off; how to release it."""
+    if _maintains and _is_on():
+        return add_lease_to_maintenance_daemon(acquired_lease)
+    return acquired_lease.release
+
+
+def _is_on() -> bool:
+    plain = SETTING.replace(".", "_")
+    for name in (SETTING, plain, plain.upper()):
+        if name in os.environ:
+            return os.environ[name].strip().lower() not in _OFF
+    return True

@@ -1,0 +1,65 @@
+"""Somebody else's lock, and how we know that its holder is dead:
+
+ 1. By the service's clock, its lease is over. Items of this drop-in say when that is, by
+    the same clock, so this needs no trust in anybody's and no waiting.
+ 2. By the service's clock, its `expiry_time` was over a whole lease ago, and the table
+    deletes what is past it. An old worker wrote that by its own clock, which is not trusted
+    as such: but the service may delete the item at any moment from then on, and nobody
+    holds what can be deleted at any moment.
+ 3. Its version did not change for its lease, by our clock, from after the reply that showed
+    it first. That is the original's rule, and the only one where replies tell no time.
+
+Whoever is dead is replaced only while the item still has the version that we judged by.
+"""
+
+from __future__ import annotations
+
+from holdfast import clock
+from holdfast.core.records import SECOND, Micros
+from holdfast.dropin.dynamodb_items import Item
+from holdfast.dropin.python_dynamodb_lock.models import BaseDynamoDBLock
+from holdfast.dropin.python_dynamodb_lock.table import LockTable, lease_end
+
+# DynamoDB does not delete what expired longer ago than that: somebody's clock stood still.
+LONGEST_EXPIRED: Micros = 5 * 365 * 24 * 3600 * SECOND
+
+
+class Rival:
+    """Who has the lock that we want, as far as we have seen."""
+
+    def __init__(self, table: LockTable) -> None:
+        self._table = table
+        self._since: Micros = 0
+        self.looked = False
+        self.lock: BaseDynamoDBLock | None = None
+
+    def see(self, item: Item | None) -> None:
+        """This was on the table just now."""
+        self.looked = True
+        seen = None if item is None else self._table.lock_of(item)
+        if seen is not None and seen.record_version_number != self._version():
+            self._since = clock.monotonic()
+        self.lock = seen
+
+    def is_dead(self) -> bool:
+        """Whether what we saw last holds nothing any more."""
+        return self.lock is not None and (
+            self._is_over(self.lock) or self._is_expired(self.lock) or self._is_silent(self.lock)
+        )
+
+    def _version(self) -> str | None:
+        return None if self.lock is None else self.lock.record_version_number
+
+    def _is_over(self, lock: BaseDynamoDBLock) -> bool:
+        now, ends_at = self._table.clock.earliest(), lease_end(lock)
+        return now is not None and ends_at is not None and now > ends_at
+
+    def _is_expired(self, lock: BaseDynamoDBLock) -> bool:
+        now = self._table.clock.earliest()
+        if now is None:
+            return False
+        over_for = now - int((lock.expiry_time + lock.lease_duration) * SECOND)
+        return 0 < over_for < LONGEST_EXPIRED and self._table.deletes_expired()
+
+    def _is_silent(self, lock: BaseDynamoDBLock) -> bool:
+        return clock.monotonic() - self._since > lock.lease_duration * SECOND

@@ -1,0 +1,1 @@
+"""Locks in blob storage: S3, Azure, Google Cloud, or a shared directory."""

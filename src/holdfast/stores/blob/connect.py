@@ -1,0 +1,158 @@
+"""From a URL or an object of obstore's to the place where our records are."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+from obstore.exceptions import BaseError
+from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
+
+from holdfast.core.records import SECOND
+from holdfast.errors import BadOption, BadURL, Misconfigured, MissingDriver
+from holdfast.stores.blob.clock import Grain
+from holdfast.stores.blob.names import check_prefix
+from holdfast.stores.blob.wire import Place
+from holdfast.stores.url import redact
+
+if TYPE_CHECKING:
+    from holdfast.stores.url import StoreURL
+
+Protocol = Literal["conditional", "last-writer"]
+TIMEOUT_S = 10.0
+# How far the clocks of a service's machines may differ. Nobody promises any figure; those of
+# the large ones are kept to a small part of this.
+CLOCK_SKEW_S = 1.0
+
+_BUCKETS: dict[str, tuple[type[Any], str]] = {
+    "s3": (S3Store, "s3://bucket/prefix"),
+    "az": (AzureStore, "az://container/prefix?account_name=…"),
+    "gs": (GCSStore, "gs://bucket/prefix"),
+}
+_SCHEMES = {"abfs": "az", "abfss": "az", "gcs": "gs", "s3a": "s3"}
+_PROVIDERS = {
+    "boto3": ("obstore.auth.boto3", "Boto3CredentialProvider"),
+    "azure-identity": ("obstore.auth.azure", "AzureCredentialProvider"),
+    "google-auth": ("obstore.auth.google", "GoogleCredentialProvider"),
+}
+
+
+class Settings(Struct, frozen=True):
+    """What is ours among the options of a URL; the rest is obstore's."""
+
+    protocol: Protocol = "conditional"
+    timeout_s: float = TIMEOUT_S
+    clock_skew_s: float = CLOCK_SKEW_S
+    credentials: str = ""
+    prefix: str = ""
+
+    @property
+    def grain(self) -> Grain:
+        """How finely a service of that kind tells the time."""
+        return Grain(skew=round(self.clock_skew_s * SECOND))
+
+
+def settings_from(given: dict[str, Any]) -> Settings:
+    """Take our options out of these."""
+    default = Settings()
+    protocol = given.pop("protocol", default.protocol)
+    if protocol not in ("conditional", "last-writer"):
+        raise BadOption(f"protocol is conditional or last-writer, not {protocol!r}.")
+    credentials = given.pop("credentials", default.credentials)
+    if credentials and credentials not in _PROVIDERS:
+        raise BadOption(f"credentials is one of {', '.join(_PROVIDERS)}, not {credentials!r}.")
+    return Settings(
+        protocol,
+        _number(given, "timeout_s", TIMEOUT_S, least=0.1),
+        _number(given, "clock_skew_s", CLOCK_SKEW_S, least=0.0),
+        credentials,
+        check_prefix(given.pop("prefix", default.prefix)),
+    )
+
+
+def _number(given: dict[str, Any], name: str, default: float, least: float) -> float:
+    try:
+        value = float(given.pop(name, default))
+    except (TypeError, ValueError):
+        value = -1.0
+    if not value >= least:
+        raise BadOption(f"{name} is a number of seconds, at least {least:g}.")
+    return value
+
+
+# --- URLs -----------------------------------------------------------------------------------
+
+
+def open_place(url: StoreURL, given: dict[str, Any]) -> tuple[Place, Settings]:
+    """The place that a URL names."""
+    scheme = _SCHEMES.get(url.scheme, url.scheme)
+    options = {**url.options, **given}
+    settings = settings_from(options)
+    if scheme == "file":
+        return _open_folder(url, settings, options), settings
+    kind, example = _BUCKETS[scheme]
+    bucket = url.user if scheme == "az" and url.user else url.host
+    if not bucket or url.password or url.port:
+        raise BadURL(f"A blob store is named by its bucket, as in {example}")
+    if scheme == "az" and url.user:
+        options.setdefault("account_name", url.host.partition(".")[0])
+    prefix = check_prefix(url.path)
+    where = f"{scheme}://{bucket}/{prefix}"
+    store = _open_bucket(kind, bucket, settings, options, where)
+    return Place(store, prefix, where, by_generation=kind is GCSStore), settings
+
+
+def _open_bucket(
+    kind: type[Any], bucket: str, settings: Settings, options: dict[str, Any], where: str
+) -> Any:
+    timeout = f"{settings.timeout_s:g}s"
+    client = {"timeout": timeout, "connect_timeout": timeout, **options.pop("client_options", {})}
+    # What is tried again, and for how long, is for the steps to decide, who know the deadline.
+    retries = options.pop("retry_config", {"max_retries": 0})
+    endpoint = str(options.get("endpoint", options.get("base_url", "")))
+    if endpoint.startswith("http://") or '"http://' in str(options.get("service_account_key")):
+        client.setdefault("allow_http", True)
+    if settings.credentials:
+        options["credential_provider"] = _provider(settings.credentials)
+    try:
+        return kind(bucket, client_options=client, retry_config=retries, **options)
+    except (BaseError, ValueError, TypeError) as exc:
+        words = redact(str(exc).partition("\n")[0])
+        raise BadURL(f"{where} cannot be opened: {words}") from exc
+
+
+def _provider(name: str) -> Any:
+    module, found = _PROVIDERS[name]
+    try:
+        return getattr(import_module(module), found)()
+    except ImportError as exc:
+        raise MissingDriver(f"credentials={name} needs {exc.name}: install it.") from exc
+    except Exception as exc:
+        raise Misconfigured(f"{name} found no credentials ({type(exc).__name__}).") from exc
+
+
+def _open_folder(url: StoreURL, settings: Settings, options: dict[str, Any]) -> Place:
+    if options:
+        raise BadURL(f"file: URLs have no option {', '.join(sorted(options))}.")
+    try:
+        store = LocalStore(prefix=url.path, mkdir=False)
+    except (BaseError, ValueError, OSError) as exc:
+        raise Misconfigured(f"{url.path} is not a folder that can be used.") from exc
+    return Place(store, "", f"file://{url.path}", by_generation=False, in_order=False)
+
+
+# --- objects --------------------------------------------------------------------------------
+
+
+def adopt_place(found: Any, given: dict[str, Any]) -> tuple[Place, Settings]:
+    """The place that an open store of obstore's stands for."""
+    options = dict(given)
+    settings = settings_from(options)
+    if options:
+        raise BadOption(f"This store is open already, too late for {', '.join(sorted(options))}.")
+    if not isinstance(found, (S3Store, AzureStore, GCSStore, MemoryStore)):
+        raise BadURL(f"Locks cannot be kept in a {type(found).__name__} of obstore's.")
+    where = f"{type(found).__name__}({getattr(found, 'prefix', None) or ''})"
+    generation = isinstance(found, GCSStore)
+    return Place(found, settings.prefix, where, by_generation=generation), settings

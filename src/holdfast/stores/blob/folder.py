@@ -1,0 +1,275 @@
+"""A directory's own means: files that are replaced whole, a lock that dies with its process,
+and the clock of the file system.
+
+    directory/<percent-encoded key>.json     the records
+    directory/.holdfast/lock-00 … lock-3f    locked while a record is compared and replaced
+    directory/.holdfast/clock                touched to read the clock
+    directory/.holdfast/new-…                what is about to become a record
+
+A reader never waits: a record is prepared beside and renamed into place. A writer holds one
+of the locks (by `flock`, which the system drops when a process dies) for the time that it
+takes to read, compare and rename.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from errno import EACCES, EDQUOT, EEXIST, ENOSPC, EPERM, EROFS
+from hashlib import blake2b
+from pathlib import Path
+from zlib import crc32
+
+from holdfast.core.contract import Interval
+from holdfast.core.records import SECOND, Micros
+from holdfast.errors import HoldfastError, Misconfigured, StoreFull, StoreReadOnly, Unavailable
+
+try:
+    import fcntl
+except ImportError as exc:  # Windows
+    raise Misconfigured(
+        "A directory of locks needs flock, which this system does not have: use sqlite: here."
+    ) from exc
+
+OURS = ".holdfast"
+LOCKS = 64
+# A file's time is that of the last tick, and the kernel's clock ticks every 1 to 10 ms.
+TICK: Micros = SECOND // 100
+_SHORTEST_NAP_S, _LONGEST_NAP_S = 0.00005, 0.002
+LEFT_OVER_S = 3600.0
+_NOT_OURS_TO_WRITE = {EACCES, EPERM, EROFS}
+_FULL = {ENOSPC, EDQUOT}
+
+
+class Folder:
+    """The directory at a path."""
+
+    def __init__(
+        self, path: Path, busy_s: float, *, fsync: bool = False, locks: int = LOCKS
+    ) -> None:
+        self.path = path
+        self._locks = locks
+        self._ours = path / OURS
+        self._busy_s = busy_s
+        self._fsync = fsync
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def read(self, name: str) -> bytes | None:
+        """What is in a file; None if there is none."""
+        try:
+            return self._read(name)
+        except FileNotFoundError:
+            self._check_it_is_there()
+            return None
+        except OSError as exc:
+            raise self.trouble(exc) from exc
+
+    def _read(self, name: str) -> bytes:
+        opened = os.open(self.path / name, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            raw = os.read(opened, 65536)
+            while more := os.read(opened, 65536):
+                raw += more
+            return raw
+        finally:
+            os.close(opened)
+
+    def signature(self, name: str) -> tuple[int, int, int] | None:
+        """Changes whenever the file is replaced; much cheaper than reading it."""
+        try:
+            found = (self.path / name).stat()
+        except FileNotFoundError:
+            return None
+        except OSError as exc:
+            raise self.trouble(exc) from exc
+        return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def names(self) -> list[str]:
+        """All files, in order."""
+        try:
+            return sorted(os.listdir(self.path))  # noqa: PTH208
+        except OSError as exc:
+            raise self.trouble(exc) from exc
+
+    def now(self) -> Interval | None:
+        """The file system's clock, which on a network is its server's; None: we may not."""
+        clock = self._ours / "clock"
+        try:
+            os.utime(clock)
+            at = clock.stat().st_mtime_ns // 1000
+        except OSError:
+            return None
+        return Interval(at, at + TICK)
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def create(self, *, parents: bool = False) -> None:
+        """Make the directory and what belongs in it, unless it is there."""
+        names = ("clock", *map(_lock_name, range(self._locks)))
+        try:
+            if (self._ours / names[-1]).exists():
+                return
+            self.path.mkdir(parents=parents, exist_ok=True)
+            self._ours.mkdir(exist_ok=True)
+            for name in names:
+                (self._ours / name).touch()
+        except OSError as exc:
+            raise self.trouble(exc) from exc
+
+    def tidy(self) -> None:
+        """Remove what a crash in the middle of a write has left."""
+        for left in self._ours.glob("new-*"):
+            with suppress(OSError):
+                if time.time() - left.stat().st_mtime > LEFT_OVER_S:
+                    left.unlink()
+
+    @contextmanager
+    def locked(self, name: str) -> Iterator[None]:
+        """Nobody else is between reading and replacing this file."""
+        opened = self._lock(_lock_name(crc32(name.encode()) % self._locks))
+        try:
+            yield
+        finally:
+            fcntl.flock(opened, fcntl.LOCK_UN)  # also if a forked child has a copy of it
+            os.close(opened)
+
+    def _lock(self, lock: str) -> int:
+        path = self._ours / lock
+        ends_at = time.monotonic() + self._busy_s
+        nap = _SHORTEST_NAP_S
+        while True:
+            opened = self._open_lock(path)
+            try:
+                while not _try_lock(opened):
+                    if time.monotonic() > ends_at:
+                        raise Unavailable(f"{path} was kept locked by others too long.")
+                    time.sleep(random.uniform(nap / 2, nap))
+                    nap = min(nap * 1.5, _LONGEST_NAP_S)
+                if _is_still(opened, path):
+                    return opened
+            except BaseException:
+                os.close(opened)
+                raise
+            os.close(opened)  # somebody has tidied up; the others lock a new file
+
+    def _open_lock(self, path: Path) -> int:
+        flags = os.O_RDWR | os.O_CLOEXEC
+        try:
+            return os.open(path, flags)
+        except FileNotFoundError:
+            self._check_it_is_there()
+            self.create()
+        except OSError as exc:
+            raise self.trouble(exc) from exc
+        try:
+            return os.open(path, flags | os.O_CREAT, 0o666)
+        except OSError as exc:
+            raise self.trouble(exc) from exc
+
+    def prepare(self, nonce: str, raw: bytes) -> Path:
+        """Write a file beside; `replace` puts it in place."""
+        new = self._ours / f"new-{nonce}"
+        try:
+            self._write(new, raw)
+        except FileNotFoundError:
+            self._check_it_is_there()
+            self.create()
+            return self.prepare(nonce, raw)
+        except OSError as exc:
+            with suppress(OSError):
+                new.unlink()
+            raise self.trouble(exc) from exc
+        return new
+
+    def _write(self, path: Path, raw: bytes) -> None:
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            os.write(opened, raw)
+            if self._fsync:
+                os.fsync(opened)
+        finally:
+            os.close(opened)
+
+    def put(self, nonce: str, name: str, raw: bytes) -> None:
+        """Replace a file whole: others see what was there before, or all of this."""
+        new = self.prepare(nonce, raw)
+        try:
+            self.replace(new, name)
+        except BaseException:
+            with suppress(OSError):
+                new.unlink()
+            raise
+
+    def replace(self, new: Path, name: str) -> None:
+        """Put a prepared file in place."""
+        try:
+            os.replace(new, self.path / name)  # noqa: PTH105
+            if self._fsync:
+                self._sync_names()
+        except OSError as exc:
+            raise self.trouble(exc) from exc
+
+    def remove(self, name: str) -> None:
+        """Delete a file."""
+        try:
+            (self.path / name).unlink(missing_ok=True)
+        except OSError as exc:
+            raise self.trouble(exc) from exc
+
+    def _sync_names(self) -> None:
+        opened = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+    # --- trouble ------------------------------------------------------------------------------
+
+    def _check_it_is_there(self) -> None:
+        """No file is no record; no directory is no store."""
+        if not self.path.is_dir():
+            raise Misconfigured(
+                f"The directory {self.path} is gone: create it (`holdfast setup` does), or "
+                f"correct the URL."
+            )
+
+    def trouble(self, exc: OSError) -> HoldfastError:
+        """The system's error in our words."""
+        if exc.errno in _NOT_OURS_TO_WRITE:
+            return StoreReadOnly(
+                f"{self.path} cannot be used ({exc.strerror}): it must be yours to read and write."
+            )
+        if exc.errno in _FULL:
+            return StoreFull(f"{self.path} cannot take more: the disk or the quota is full.")
+        if isinstance(exc, (FileNotFoundError, NotADirectoryError)) or exc.errno == EEXIST:
+            return Misconfigured(f"{self.path} is not a directory that can be used.")
+        return Unavailable(f"{self.path}: {exc.strerror}.")
+
+
+def version_of(raw: bytes) -> str:
+    """No two writes have the same content, so a digest of it tells them apart."""
+    return blake2b(raw, digest_size=16).hexdigest()
+
+
+def _lock_name(number: int) -> str:
+    return f"lock-{number:02x}"
+
+
+def _try_lock(opened: int) -> bool:
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_still(opened: int, path: Path) -> bool:
+    """Whether what we have locked is what others will lock."""
+    try:
+        return os.path.samestat(os.fstat(opened), path.stat())
+    except FileNotFoundError:
+        return False

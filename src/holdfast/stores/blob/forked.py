@@ -1,0 +1,30 @@
+"""obstore and forks: its threads stay behind in the parent, and a call in the child hangs."""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.errors import Misconfigured
+
+_used = False
+_cut_off = False
+
+
+def _in_child() -> None:
+    global _cut_off
+    _cut_off = _used
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
+
+def about_to_use() -> None:
+    """Say so, instead of hanging, in a child whose parent has used obstore."""
+    global _used
+    if _cut_off:
+        raise Misconfigured(
+            "This process was forked from one that had used obstore, whose threads do not "
+            "survive a fork: connect only in the children, or start them by spawn."
+        )
+    _used = True

@@ -1,0 +1,50 @@
+"""Versions: "TURN.WHO.NONCE".
+
+The nonce is new with every write, and drawn by its writer. TURN counts the writes that may
+let somebody in, and WHO says whom the last one of them did: the beginnings of their tokens, or
+* for anyone. So whoever waits sees by the version alone whether to look for himself, and of
+a long queue only the one whose turn it is does.
+"""
+
+from __future__ import annotations
+
+import os
+
+from holdfast.core.commands import ANYONE, NOBODY, Wake
+from holdfast.core.contract import Version
+from holdfast.stores.wakeups import Sleeper
+
+NONCE_BYTES = 9
+TOKEN_PART = 8
+MOST_NAMED = 6
+
+
+def next_version(version: Version, wake: Wake) -> str:
+    """A version that was never there before."""
+    turn, who = _turn(version)
+    if wake != NOBODY:
+        turn, who = turn + 1, _who(wake)
+    return f"{turn}.{who}.{os.urandom(NONCE_BYTES).hex()}"
+
+
+def lets_in(sleeper: Sleeper, version: Version) -> bool:
+    """Whether somebody who sleeps since his version may be let in by now."""
+    if version is None:
+        return True
+    before = _turn(sleeper.version)[0] if sleeper.mark is None else sleeper.mark
+    turn, who = _turn(version)
+    sleeper.mark = turn
+    if turn != before + 1:  # what came between nobody knows
+        return bool(turn != before)
+    return who in ("", "*") or sleeper.token[:TOKEN_PART] in who.split(",")
+
+
+def _turn(version: Version) -> tuple[int, str]:
+    turn, _, rest = ("" if version is None else str(version)).partition(".")
+    return (int(turn), rest.partition(".")[0]) if turn.isdecimal() else (0, "")
+
+
+def _who(wake: Wake) -> str:
+    if wake == ANYONE or len(wake) > MOST_NAMED:
+        return "*"
+    return ",".join(token[:TOKEN_PART] for token in wake)

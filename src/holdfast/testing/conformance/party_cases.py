@@ -1,0 +1,126 @@
+"""Cases for an orchestrator and its remote workers: two parties on one lease, and waiting
+for work that goes on without a claim to its lock."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from holdfast.errors import AcquireTimeout, Busy, TicketRefused
+from holdfast.testing.conformance.lease_cases import refused
+from holdfast.testing.conformance.world import World, case
+
+# --- two parties on one lease ---------------------------------------------------------------
+
+
+@case
+async def first_party_alone_keeps_it(world: World) -> None:
+    """A joined party that does not renew, or that leaves, costs the first one nothing."""
+    a, b, c, key = world.locks("a"), world.locks("b"), world.locks("c"), world.key()
+    first = await a.acquire(key)
+    joined = await b.join(first.share(), keep=False)
+    await world.expire()
+    assert not joined.held
+    assert first.held
+    left = await b.join(first.share())
+    assert await left.release() is False
+    await refused(c, key)
+    assert await first.release() is True
+
+
+@case
+async def release_is_told_to_the_joined_party(world: World) -> None:
+    """The first party ends the lease for both, and the joined one is told why."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    first = await a.acquire(key)
+    joined = await b.join(first.share())
+    assert await first.release() is True
+    await world.until(joined.lost.is_set, world.ttl * 3 + 10)
+    assert not joined.held
+    assert "released elsewhere" in joined.hold.why or "in time" in joined.hold.why
+    async with a.acquire(key, timeout=0):
+        assert await joined.release() is False
+
+
+@case
+async def late_ticket_says_who_has_it(world: World) -> None:
+    """Who joins a lease that was lost and taken by another is refused, and told by whom."""
+    a, b, c, key = world.locks("a"), world.locks("b"), world.locks("c"), world.key()
+    lost = await a.acquire(key, keep=False)
+    ticket = lost.share(release=True)
+    await world.expire()
+    async with c.acquire(key, timeout=world.ttl * 3 + 10) as taken:
+        try:
+            await b.join(ticket)
+        except TicketRefused as no:
+            assert (no.key, [holder.owner for holder in no.holders]) == (key, ["c"])
+            assert "held by c now" in str(no)
+            assert ticket not in str(no)
+        else:
+            raise AssertionError("a lost lease was joined")
+        assert taken.held
+    with suppress(TicketRefused):
+        await b.join(ticket)
+        raise AssertionError("a lease that is gone was joined")
+
+
+# --- waiting without a claim ----------------------------------------------------------------
+
+
+@case
+async def waiting_until_free_claims_nothing(world: World) -> None:
+    """A free lock is free at once, and a taken one says whose it is; nothing is written."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    assert (await b.wait_until_free(key)).free
+    async with a.acquire(key, note={"job": 7}, ttl=60) as lease:
+        for timeout, kind in ((0, Busy), (0.1, AcquireTimeout)):
+            try:
+                await b.wait_until_free(key, timeout)
+            except Busy as busy:
+                assert type(busy) is kind
+                assert [holder.owner for holder in busy.holders] == ["a"]
+                assert busy.holders[0].note == {"job": 7}
+                assert busy.holders[0].token == ""
+            else:
+                raise AssertionError("a taken lock was free")
+        seen = await b.show(key)
+        assert seen.waiters == ()
+        assert 0 <= seen.holders[0].age < 50
+    assert (await b.wait_until_free(key, 0)).fence == lease.fence
+
+
+@case
+async def waiting_until_free_ends_with_the_release(world: World) -> None:
+    """Who waits is woken by the release, also when somebody had queued for the lock."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    first = await a.acquire(key, ttl=60)
+    waiting = asyncio.ensure_future(_waited(b, key))
+    next_one = asyncio.ensure_future(_held_for_a_moment(b, key))
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    await first.release()
+    async with asyncio.timeout(30):
+        await next_one
+        seen = await waiting
+    assert seen.free
+
+
+async def _waited(locks: Any, key: str) -> Any:
+    return await locks.wait_until_free(key)
+
+
+async def _held_for_a_moment(locks: Any, key: str) -> None:
+    async with locks.acquire(key, fair=True, ttl=60):
+        await asyncio.sleep(0.05)
+
+
+@case
+async def waiting_until_free_ends_with_the_ttl(world: World) -> None:
+    """A holder that died is waited for no longer than its ttl and the clock's doubt."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    await a.acquire(key, keep=False)
+    seen = await b.wait_until_free(key, timeout=world.ttl * 3 + 20)
+    assert seen.free
+    async with b.acquire(key, timeout=world.ttl * 3 + 20):
+        pass

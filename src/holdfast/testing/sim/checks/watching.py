@@ -1,0 +1,26 @@
+"""Who waits until a lock is free is not told so while it is held all the time.
+
+Somebody who held before the wait began, and still does when it ends, was there whenever the
+watcher looked. Not promised beside a belief that was revoked or shaken (see `ledger`), nor
+on a store that does not compare versions.
+"""
+
+from __future__ import annotations
+
+from holdfast.testing.sim.checker import Checker
+from holdfast.testing.sim.ops import Op
+
+
+class Watching(Checker):
+    """Looks at who holds whenever somebody was told that nobody does."""
+
+    rule = "free-was-free"
+
+    def op_done(self, op: Op) -> None:
+        world, ledger = self.world, self.world.ledger
+        if op.seen_free is None or not world.plan.kind.compares:
+            return
+        for belief in ledger.on(op.seen_free):
+            throughout = belief.since <= op.started and belief.valid(world.t)
+            if throughout and not ledger.excused(belief):
+                raise self.broken(f"{op} was told that {op.seen_free} is free beside {belief}")

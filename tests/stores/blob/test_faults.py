@@ -1,0 +1,173 @@
+"""Servers that freeze, connections that break, and replies that get lost on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from obstore.store import AzureStore
+
+import holdfast
+from holdfast import aio
+from holdfast.core.contract import Swapped
+from holdfast.core.records import Record
+from holdfast.errors import OutcomeUnknown, Unavailable
+from holdfast.stores.registry import open_store
+from tests.conformance.blob_targets import azure_url
+from tests.engines.azurite import ACCOUNT, ACCOUNT_KEY, Azurite
+from tests.engines.proxy import Proxy
+from tests.engines.shared import shared
+from tests.helpers import unique, until
+from tests.stores.blob.conftest import port_of, url_of
+
+SERVERS = pytest.mark.parametrize("kind", ["az", "s3"])
+
+
+@SERVERS
+def test_reset_after_a_write(kind: str, tmp_path: Path) -> None:
+    """A write whose reply is reset is unknown; it was done, and a load finds it."""
+    with Proxy(port_of(kind)) as proxy:
+        store = open_store(url_of(kind, tmp_path, proxy.port))
+        proxy.mode = "reset replies"
+        with pytest.raises(OutcomeUnknown) as caught:
+            store.swap("k", None, Record(7))
+        assert caught.value.__cause__ is not None
+        with pytest.raises(Unavailable):
+            store.load("k")
+        proxy.mode = "pass"
+        assert store.load("k").record.fence == 7
+
+
+@SERVERS
+@pytest.mark.parametrize("mode", ["drop requests", "drop replies"])
+def test_no_answer(kind: str, mode: Any, tmp_path: Path) -> None:
+    """A request that is never answered ends after the time allowed, as unknown; asyncio too."""
+
+    async def unanswered(store: Any) -> None:
+        with pytest.raises(OutcomeUnknown):
+            await store.swap("a", None, Record(7))
+
+    with Proxy(port_of(kind)) as proxy:
+        store = open_store(url_of(kind, tmp_path, proxy.port) + "&timeout_s=0.5")
+        proxy.mode = mode
+        with pytest.raises(OutcomeUnknown):
+            store.swap("k", None, Record(7))
+        asyncio.run(unanswered(store.to_async()))
+        proxy.mode = "pass"
+        for key in ("k", "a"):
+            assert store.load(key).record.fence == (7 if mode == "drop replies" else 0)
+
+
+@SERVERS
+def test_a_lease_survives_lost_replies(kind: str, tmp_path: Path) -> None:
+    """Beats whose replies get lost are looked for, and found to have been done."""
+    with Proxy(port_of(kind)) as proxy:
+        url = url_of(kind, tmp_path, proxy.port) + "&timeout_s=1"
+        with holdfast.connect(url, ttl=30) as locks:
+            lease = locks.acquire("k", keep=False)
+            proxy.mode = "reset replies"
+            timer = threading.Timer(0.3, setattr, (proxy, "mode", "pass"))
+            timer.start()
+            for _ in range(20):
+                try:
+                    lease.renew()
+                    break
+                except (OutcomeUnknown, Unavailable):
+                    time.sleep(0.1)
+            timer.join()
+            assert lease.held
+            assert lease.release() is True
+
+
+def test_a_write_that_obstore_sends_twice_is_our_own() -> None:
+    """Below us a write is tried again whose first try was done: that is no conflict."""
+    server, soon = shared(Azurite), timedelta(milliseconds=20)
+    server.create_container("locks")
+    with Proxy(server.port) as proxy:
+        retrying = AzureStore(
+            "locks",
+            prefix=unique(),
+            account_name=ACCOUNT,
+            account_key=ACCOUNT_KEY,
+            endpoint=server.endpoint.replace(str(server.port), str(proxy.port)),
+            client_options={"allow_http": True, "timeout": "2s"},
+            retry_config={
+                "max_retries": 30,
+                "backoff": {"init_backoff": soon, "max_backoff": soon},
+            },
+        )
+        store = open_store(retrying)
+        version = None
+        for fence in (1, 2, 3):
+            proxy.mode = "reset replies"
+            threading.Timer(0.2, setattr, (proxy, "mode", "pass")).start()
+            outcome = store.swap("k", version, Record(fence))
+            assert isinstance(outcome, Swapped)
+            version = outcome.version
+            assert store.load("k").version == version
+
+
+def test_a_frozen_server_is_waited_for() -> None:
+    """An acquire rides out a server that stands still for a while."""
+    server = Azurite()
+    with server:
+        with holdfast.connect(azure_url(server) + "&timeout_s=0.5") as locks:
+            locks.acquire("k").release()
+            server.pause()
+            threading.Timer(1.0, server.resume).start()
+            with locks.acquire("k", timeout=30) as lease:
+                assert lease.held
+
+
+def test_cancelled_write_has_finished(bucket_url: str) -> None:
+    """When a cancelled swap has ended, its write is done or will never be."""
+
+    async def run() -> None:
+        store = open_store(bucket_url).to_async()
+        for number in range(10):
+            key = f"k{number}"
+            swap = asyncio.ensure_future(store.swap(key, None, Record(1)))
+            await asyncio.sleep(number * 0.0005)
+            swap.cancel()
+            await asyncio.wait({swap})
+            seen = await store.load(key)
+            await asyncio.sleep(0.01)
+            assert (await store.load(key)).version == seen.version
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_closing_ends_waits(url: str) -> None:
+    """Closing a store lets its waiters go."""
+    store = open_store(url)
+    swapped = store.swap("k", None, Record(1))
+    assert isinstance(swapped, Swapped)
+    waiting = threading.Thread(target=store.wait, args=("k", swapped.version, "t", 60_000_000))
+    waiting.start()
+    store.close()
+    until(lambda: not waiting.is_alive())
+
+
+def test_asyncio_does_not_block(bucket_url: str) -> None:
+    """Other tasks run while a store is asked."""
+
+    async def run() -> int:
+        ticks = 0
+        async with aio.connect(bucket_url) as locks:
+            lease = await locks.acquire("k")
+            waiting = asyncio.ensure_future(locks.acquire("k", timeout=0.3))
+            while not waiting.done():
+                await asyncio.sleep(0.01)
+                ticks += 1
+            with pytest.raises(holdfast.AcquireTimeout):
+                await waiting
+            await lease.release()
+        return ticks
+
+    assert asyncio.run(run()) > 5
