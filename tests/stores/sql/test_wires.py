@@ -128,21 +128,28 @@ def test_all_connections_were_cut(server: Server) -> None:
         store.close()
 
 
-def test_interrupted_statement(server: Server) -> None:
+@pytest.fixture
+def ctrl_c() -> Iterator[threading.Timer]:
+    """Pressed in half a second; also where the tests run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    main = threading.main_thread().ident
+    press = threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT))
+    yield press
+    press.join()
+    signal.signal(signal.SIGINT, before)
+
+
+def test_interrupted_statement(server: Server, ctrl_c: threading.Timer) -> None:
     """Ctrl-C ends a statement that waits at the server, and the store goes on."""
     table = server.new_table()
     store = server.open(query=f"table={table}&timeout_s=60")
     swapped = store.swap("k", None, Record(1))
     assert isinstance(swapped, Swapped)
-    press = threading.Timer(
-        0.5, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)
-    )
     with server.transaction() as other:
         other.execute(text(f"SELECT * FROM {table} FOR UPDATE"))
-        press.start()
+        ctrl_c.start()
         with pytest.raises(KeyboardInterrupt):
             store.swap("k", swapped.version, Record(2))
-    press.join()
     assert store.load("k").version is not None
 
 
