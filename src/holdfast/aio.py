@@ -250,14 +250,14 @@ class Acquiring(Coroutine[Any, Any, L]):
         self._got = await self._acquire()
         return self._got
 
-    async def __aexit__(
+    def __aexit__(
         self,
         exc_type: type[BaseException] | None,
         exc: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:
+    ) -> Coroutine[Any, Any, None]:
         assert self._got is not None
-        await self._got.__aexit__(exc_type, exc, trace)
+        return self._got.__aexit__(exc_type, exc, trace)
 
 
 class Locks:
@@ -312,12 +312,12 @@ class Locks:
         max_hold  stop renewing after this long
         """
 
-        async def run() -> Lease:
+        def run() -> Coroutine[Any, Any, Lease]:
             client = self._client
             attempt = client.claim(key, ttl, mode, limit, owner, note)
             terms = client.terms(timeout, fair, keep, max_hold)
             steps = acquire_steps(client.witness, attempt, terms, clock.monotonic())
-            return await self._enter(attempt, steps, "Acquired")
+            return self._enter(attempt, steps, "Acquired")
 
         return Acquiring(run)
 

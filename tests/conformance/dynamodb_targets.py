@@ -22,7 +22,7 @@ TABLE = "Conformance"
 class DynamoDBTarget(Target):
     """A table of a server that all tests share; each test has keys of its own."""
 
-    ttl = 1.2
+    ttl = 1.5
     kind: ClassVar[type[DynamoDBLocal] | type[Moto]] = DynamoDBLocal
     _ready: ClassVar[set[str]] = set()
 

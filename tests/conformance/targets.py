@@ -102,12 +102,12 @@ class ClusterTarget(RedisTarget):
 
 
 TARGETS: dict[str, Callable[[Path], Target]] = {
-    "dynamodb": DynamoDBTarget,
-    "dynamodb on moto": MotoTarget,
-    "dynamodb of 2019": OldDynamoDBTarget,
     "az": azure_target,
     "file": DirectoryTarget,
     "gs": gcs_target,
+    "dynamodb": DynamoDBTarget,
+    "dynamodb on moto": MotoTarget,
+    "dynamodb of 2019": OldDynamoDBTarget,
     "memory": MemoryTarget,
     "mysql": mysql_target,
     "postgresql": postgres_target,

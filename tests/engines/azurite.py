@@ -24,7 +24,7 @@ class Azurite(Engine):
 
     packages = ("nodejs",)
     npm = (NpmPackage("azurite", "3.37.0"),)
-    start_within_s = 60.0
+    start_within_s = 100.0
 
     @classmethod
     def installed(cls) -> bool:

@@ -2,7 +2,7 @@
 
 No emulator that can be had by a package's name honours generation preconditions. This one
 does, and nothing else: it shows that we ask for them and understand the answers, not how
-Google's service behaves. `python -m tests.engines.gcs PORT` serves it.
+Google's service behaves. `python -m tests.engines.gcs PORT exact` serves it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ PAGE = 20
 class FakeGCS(Engine):
     """A server with one bucket."""
 
+    how = "exact"
+
     @classmethod
     def installed(cls) -> bool:
         return True
 
     def command(self) -> list[str]:
-        return [sys.executable, "-P", "-m", "tests.engines.gcs", str(self.port)]
+        return [sys.executable, "-P", "-m", "tests.engines.gcs", str(self.port), self.how]
 
     def environment(self) -> dict[str, str]:
         repository = Path(__file__).parent.parent.parent
@@ -48,6 +50,18 @@ class FakeGCS(Engine):
         return json.dumps({**place, **nobody})
 
 
+class CarelessGCS(FakeGCS):
+    """One that writes whatever the preconditions say, as some servers do."""
+
+    how = "careless"
+
+
+class UndatedGCS(FakeGCS):
+    """One that does not tell when an object was written."""
+
+    how = "undated"
+
+
 class _Objects:
     """Name -> body, generation, and when it was written."""
 
@@ -55,12 +69,14 @@ class _Objects:
         self.lock = Lock()
         self.rows: dict[str, tuple[bytes, int, float]] = {}
         self.generation = time.time_ns() // 1000
+        self.how = "exact"
 
     def put(self, name: str, body: bytes, only: str | None) -> int | None:
         """The new generation, if the precondition is met; 0 stands for no object."""
         with self.lock:
             there = self.rows.get(name)
-            if only is not None and int(only) != (0 if there is None else there[1]):
+            met = only is None or int(only) == (0 if there is None else there[1])
+            if not met and self.how != "careless":
                 return None
             self.generation += 1
             self.rows[name] = body, self.generation, time.time()
@@ -123,11 +139,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._reply(200, xml.encode(), {"Content-Type": "application/xml"})
 
     def _about(self, generation: int, written: float) -> dict[str, str]:
-        return {
-            "ETag": f'"{generation:x}"',
-            "x-goog-generation": str(generation),
-            "Last-Modified": formatdate(int(written), usegmt=True),
-        }
+        about = {"ETag": f'"{generation:x}"', "x-goog-generation": str(generation)}
+        if OBJECTS.how != "undated":
+            about["Last-Modified"] = formatdate(int(written), usegmt=True)
+        return about
 
     def _error(self, status: int, code: str) -> None:
         self._reply(status, f"<Error><Code>{code}</Code></Error>".encode(), {})
@@ -154,4 +169,5 @@ def _listed(name: str) -> str:
 
 
 if __name__ == "__main__":
+    OBJECTS.how = sys.argv[2]
     ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), _Handler).serve_forever()

@@ -14,6 +14,7 @@ Mode = Literal[
     "drop requests",  # nothing that clients say arrives
     "drop replies",  # what clients say is carried out, and nobody tells them
     "reset replies",  # the same, and then the connection is reset
+    "halve replies",  # half a reply arrives, and then the connection is reset
     "refuse",  # new connections are closed at once
 ]
 
@@ -102,7 +103,11 @@ class Proxy:
                 continue
             if self.mode == "reset replies" and what == "replies":
                 raise ConnectionResetError
+            if self.mode == "halve replies" and what == "replies":
+                data = data[: len(data) // 2]
             writer.write(data)
             with suppress(ConnectionError):
                 await writer.drain()
+            if self.mode == "halve replies" and what == "replies":
+                break
         raise ConnectionResetError

@@ -2,57 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import holdfast
-
-TAKER = str(Path(__file__).parents[1] / "taker.py")
+from tests.stores.processes import crowd, outlive_a_stopped_holder, succeed_a_killed_holder
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     """A file of its own."""
     return f"sqlite://{tmp_path}/locks.db"
-
-
-def start(*words: str) -> subprocess.Popen[str]:
-    """A taker."""
-    return subprocess.Popen(
-        [sys.executable, TAKER, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
-def crowd(size: int, *words: str) -> list[str]:
-    """Run so many takers at once; what they said."""
-    takers = [start(*words) for _ in range(size)]
-    said = []
-    for taker in takers:
-        out, err = taker.communicate(timeout=110)
-        assert taker.returncode == 0, err[-2000:]
-        said.append(out)
-    return said
-
-
-@contextmanager
-def holder(url: str, ttl: float) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A process that holds `k`, and its fence."""
-    taker = start("hold", url, "k", str(ttl))
-    try:
-        assert taker.stdout is not None
-        word, fence = taker.stdout.readline().split()
-        assert word == "held"
-        yield taker, int(fence)
-    finally:
-        taker.kill()
-        taker.communicate()
 
 
 def test_sixteen_processes_lose_no_increment(url: str, tmp_path: Path) -> None:
@@ -80,28 +43,13 @@ def test_permits(url: str, tmp_path: Path) -> None:
 
 
 def test_a_killed_holder_is_succeeded(url: str) -> None:
-    """`kill -9` on a holder lets the next one in within about the ttl, with a larger fence."""
-    with holdfast.connect(url) as locks, holder(url, ttl=1) as (taker, fence):
-        assert locks.try_acquire("k") is None
-        taker.send_signal(signal.SIGKILL)
-        taker.wait(10)
-        with locks.acquire("k", timeout=20) as lease:
-            assert lease.fence > fence
+    """The dead block for the ttl, and no longer."""
+    succeed_a_killed_holder(url)
 
 
 def test_a_stopped_holder_knows_its_loss(url: str) -> None:
-    """A holder that was stopped for longer than its ttl says that it lost, and the fence of
-    its successor is larger."""
-    with holdfast.connect(url) as locks, holder(url, ttl=0.7) as (taker, fence):
-        os.kill(taker.pid, signal.SIGSTOP)
-        with locks.acquire("k", timeout=20) as lease:
-            assert lease.fence > fence
-            os.kill(taker.pid, signal.SIGCONT)
-            out, err = taker.communicate(timeout=20)
-            assert out.split() == ["lost", "False", "refused"]
-            assert "Lost lock k" in err or "Lost lock k" in out
-            lease.renew()
-            assert lease.held
+    """Who was stopped for too long is told, and harms nobody."""
+    outlive_a_stopped_holder(url)
 
 
 def test_a_killed_waiter_drops_out(url: str) -> None:

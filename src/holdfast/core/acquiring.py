@@ -36,6 +36,9 @@ from holdfast.errors import (
 ANNOUNCE_AFTER: Micros = 1_500_000
 # A place in the queue lasts this long without a sign of life.
 PATIENCE: Micros = 10 * SECOND
+# And longer the further back it is: whoever is dead there is in nobody's way yet, and a long
+# queue that is renewed all the time keeps the store busy.
+PATIENCE_PER_PLACE: Micros = SECOND // 20
 # A waiter looks again this often even if nothing woke it: in the queue, and outside.
 LOOK_AGAIN: Micros = 30 * SECOND
 LOOK_AGAIN_UNQUEUED: Micros = 1 * SECOND
@@ -62,10 +65,10 @@ class _Wait(Patience, kw_only=True):
     claim: Claim
     fair: bool | None
 
-    def get_in_line(self) -> None:
+    def get_in_line(self, ahead: int = 0) -> None:
         """From now on the claim asks for a place in the queue, unless it never shall."""
-        if not self.claim.queue and self.fair is not False and self.timeout != 0:
-            patience = min(self.claim.ttl, PATIENCE)
+        if self.fair is not False and self.timeout != 0:
+            patience = min(self.claim.ttl, PATIENCE + ahead * PATIENCE_PER_PLACE)
             self.claim = replace(self.claim, queue=True, patience=patience)
 
     @property
@@ -113,8 +116,8 @@ def acquire_steps(
             )
         wait.trouble_since = None
         now = yield from NOW
-        if witness.facts.scripted or now >= wait.announce_at:
-            wait.get_in_line()
+        if wait.claim.queue or witness.facts.scripted or now >= wait.announce_at:
+            wait.get_in_line(verdict.places() if type(verdict) is Blocked else 0)
 
 
 def _give_back_steps(witness: Witness, wait: _Wait, now: Micros) -> Steps[None]:

@@ -123,7 +123,9 @@ def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
         if clock is not None:
             stamp = Stamp(clock.latest, beat, True, clock.earliest)
         else:
-            stamp = Stamp((yield from WALL), beat, False, witness.reached(now))
+            # The fence of a new record should be recent; that of an old one never ahead.
+            reached = None if view.version is None else witness.reached
+            stamp = Stamp((yield from WALL), beat, False, reached)
         record = view.record
         dead = witness.dead(key, view.now, now) if record.holders or record.queue else rules.nobody
         decision = rules.decide(command, record, dead, stamp)

@@ -52,14 +52,12 @@ class Reading(Struct, frozen=True, gc=False):
         """What the store's clock can show at local time `m`; None if the reading is too old
         for that to be of use. Another thread's reading may be younger than `m`: then it is
         taken as it is."""
-        elapsed = m - self.sent
-        if elapsed > READING_GOOD_FOR:
+        most, least = m - self.sent, m - self.got
+        if most > READING_GOOD_FOR:
             return None
-        if elapsed < 0:
-            elapsed = 0
-        return Interval(self.lower(m), self.now.latest + elapsed + elapsed // RATE + 1)
-
-    def lower(self, m: Micros) -> Micros:
-        """What the store's clock has surely reached at local time `m`, however old it is."""
-        elapsed = m - self.got
-        return self.now.earliest + (elapsed - elapsed // RATE if elapsed > 0 else 0)
+        if least < 0:
+            least = 0
+            if most < 0:
+                most = 0
+        now = self.now
+        return Interval(now.earliest + least - least // RATE, now.latest + most + most // RATE + 1)

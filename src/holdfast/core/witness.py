@@ -39,12 +39,12 @@ class View(Struct, frozen=True):
 class Witness:
     """The memory of one client."""
 
-    __slots__ = ("_observed", "_reached", "_views", "facts", "reading")
+    __slots__ = ("_observed", "_views", "facts", "reached", "reading")
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.reading: Reading | None = None
-        self._reached: Micros | None = None
+        self.reached: Micros | None = None  # what its clock has surely shown already
         self._views: dict[str, View] = {}
         self._observed: dict[str, dict[tuple[str, str], Micros]] = {}
 
@@ -60,18 +60,14 @@ class Witness:
         reading = self.reading
         return None if reading is None else reading.at(m)
 
-    def reached(self, m: Micros) -> Micros | None:
-        """What the store's clock has surely reached by now."""
-        reading = self.reading
-        return self._reached if reading is None else reading.lower(m)
-
     # --- records --------------------------------------------------------------------------
 
     def saw(self, key: str, entry: Entry, sent: Micros, got: Micros) -> View:
         """A reply showed a record."""
         self.read_clock(entry.now, sent, got)
-        if entry.reached is not None:
-            self._reached = max(self._reached or 0, entry.reached)
+        reached = entry.reached if entry.now is None else entry.now.earliest
+        if reached is not None and (self.reached is None or reached > self.reached):
+            self.reached = reached
         self._observe(key, entry.record, entry.now, got)
         return View(entry.record, entry.version, entry.now, got)
 

@@ -146,8 +146,7 @@ class KeeperRunner:
         try:
             self._pool.submit(partial(self._run_beats, batch))
         except RuntimeError as trouble:  # no thread to be had: tried again like a failed beat
-            for hold in batch:
-                self._beat_done(hold, trouble, was_wanted=True)
+            self._beats_done(batch, [trouble] * len(batch))
 
     def _let_go_of_dropped(self) -> list[Hold]:
         dropped = []
@@ -161,22 +160,28 @@ class KeeperRunner:
     # --- beats, in the pool ------------------------------------------------------------------
 
     def _run_beats(self, holds: list[Hold]) -> None:
-        holds_before = [(hold, bool(hold.wanted)) for hold in holds if hold.state == "held"]
+        held = [hold for hold in holds if hold.state == "held"]
+        unwanted = [hold for hold in held if not hold.wanted]
         try:
-            outcomes = self._beat([hold for hold, _ in holds_before])
+            outcomes = self._beat(held)
         except Exception as trouble:  # every hold's beat failed alike
-            outcomes = [trouble] * len(holds_before)
-        for (hold, was_wanted), outcome in zip(holds_before, outcomes, strict=True):
-            self._beat_done(hold, outcome, was_wanted)
+            outcomes = [trouble] * len(held)
+        self._beats_done(held, outcomes)
+        for hold in unwanted:
+            if hold.wanted and hold.state == "held":
+                self._listener.wanted(hold)
 
-    def _beat_done(self, hold: Hold, outcome: Exception | None, was_wanted: bool) -> None:
-        if isinstance(outcome, LeaseLost):
-            self.lose(hold, outcome.why)
-            return
+    def _beats_done(self, holds: list[Hold], outcomes: Sequence[Exception | None]) -> None:
+        lost, rescued = [], []
         with self._lock:
-            rescued = self._keeper.beat_done(hold, clock.monotonic(), renewed=outcome is None)
+            now = clock.monotonic()
+            for hold, outcome in zip(holds, outcomes, strict=True):
+                if isinstance(outcome, LeaseLost):
+                    lost.append((hold, outcome.why))
+                elif self._keeper.beat_done(hold, now, renewed=outcome is None):
+                    rescued.append(hold)
             self._wake_by(self._keeper.next_at())
-        if rescued:
+        for hold, why in lost:
+            self.lose(hold, why)
+        for hold in rescued:
             self._listener.out_of_danger(hold)
-        if hold.wanted and not was_wanted:
-            self._listener.wanted(hold)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from holdfast.errors import HoldfastError
 from holdfast.stores.wakeups import Sleeper, Wakeups
 
+SLOWING = 1.4
 # A waiter that looks for itself comes back soon: its key's pace is kept for so long.
 LINGER_S = 2.0
 # Keys whose nap is over but for this part of it are asked for together.
@@ -35,7 +36,6 @@ class Naps(NamedTuple):
 
     first_s: float = 0.02
     longest_s: float = 1.0
-    slowing: float = 1.4
 
 
 class Pace:
@@ -55,7 +55,7 @@ class Pace:
 
     def slow_down(self, now: float) -> None:
         """It was looked at: next time a little later."""
-        self.nap = min(self.nap * self._naps.slowing, self._naps.longest_s)
+        self.nap = min(self.nap * SLOWING, self._naps.longest_s)
         self.at = now + _jittered(self.nap)
 
 
@@ -160,9 +160,9 @@ class Poller:
                     pace.quicken(time.monotonic())
 
 
-def turn_changed(sleeper: Sleeper, sight: tuple[Any, Any] | None) -> bool:
-    """For stores where a sight is the version, and which write was the last to let somebody
-    in: the first look compares the version, later ones only the latter."""
+def turn_has_changed(sleeper: Sleeper, sight: tuple[Any, Any] | None) -> bool:
+    """For stores that show a record's version and which write was the last to let somebody in.
+    The first look compares the version; later ones only what lets somebody in."""
     version, turn = sight or (None, None)
     if sleeper.mark is None:
         sleeper.mark = (turn,)

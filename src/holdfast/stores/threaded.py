@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from holdfast.core.commands import NOBODY, Command, Wake
 from holdfast.core.contract import Applied, Entry, Page, Version
@@ -92,6 +92,17 @@ async def drain(future: asyncio.Future[R], seconds: float) -> bool:
     if future.done() and not future.cancelled():
         future.exception()  # looked at, so that asyncio does not complain about it
     return cancelled
+
+
+async def finish(call: Coroutine[Any, Any, R]) -> R:
+    """A cancelled call goes on until it is done, so that whoever undoes it comes after."""
+    task = asyncio.ensure_future(call)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await drain(task, DRAIN_S)
+        task.cancel()
+        raise
 
 
 async def wait_for_ring(

@@ -32,8 +32,11 @@ from holdfast.stores.blob.directory import DirectoryStore
 from holdfast.stores.blob.names import key_of, name_of
 from holdfast.stores.blob.store import BlobStore
 from holdfast.stores.registry import open_store
+from tests.conformance.blob_targets import gcs_url
 from tests.engines.azurite import ACCOUNT_KEY
 from tests.engines.base import free_port
+from tests.engines.gcs import UndatedGCS
+from tests.engines.shared import shared
 from tests.stores.blob.conftest import url_of
 
 S3 = "access_key_id=a&secret_access_key=s3cret&region=x"
@@ -127,6 +130,17 @@ def test_wrong_key(tmp_path: Path) -> None:
     good = quote(ACCOUNT_KEY, safe="")
     url = url_of("az", tmp_path).replace(good, "czNjcmV0")
     refuse(url, Misconfigured, "credentials")
+
+
+def test_no_time() -> None:
+    """A service that does not tell when an object was written cannot be used, and says so."""
+    store = open_store(gcs_url(shared(UndatedGCS)))
+    assert isinstance(store.swap("k", None, Record(1)), Swapped)
+    with pytest.raises(Misconfigured, match="Last-Modified"):
+        store.load("k")
+    with holdfast.connect(store) as locks:
+        with pytest.raises(Misconfigured, match="Last-Modified"):
+            locks.acquire("k")
 
 
 # --- objects that are not ours ----------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -14,7 +13,12 @@ import pytest
 import holdfast
 from holdfast.core.records import SECOND
 from tests.helpers import until
-from tests.stores.test_sqlite_processes import crowd, holder
+from tests.stores.processes import (
+    crowd,
+    holder,
+    outlive_a_stopped_holder,
+    succeed_a_killed_holder,
+)
 
 pytestmark = pytest.mark.timeout(200)
 
@@ -35,27 +39,13 @@ def test_permits(url: str, tmp_path: Path) -> None:
 
 
 def test_a_killed_holder_is_succeeded(url: str) -> None:
-    """`kill -9` on a holder lets the next one in within about the ttl, with a larger fence."""
-    with holdfast.connect(url) as locks, holder(url, ttl=1) as (taker, fence):
-        assert locks.try_acquire("k") is None
-        taker.send_signal(signal.SIGKILL)
-        taker.wait(10)
-        with locks.acquire("k", timeout=30) as lease:
-            assert lease.fence > fence
+    """The dead block for the ttl, and no longer."""
+    succeed_a_killed_holder(url)
 
 
 def test_a_stopped_holder_knows_its_loss(url: str) -> None:
-    """A holder that was stopped for longer than its ttl says that it lost, and the fence of
-    its successor is larger."""
-    with holdfast.connect(url) as locks, holder(url, ttl=0.7) as (taker, fence):
-        os.kill(taker.pid, signal.SIGSTOP)
-        with locks.acquire("k", timeout=30) as lease:
-            assert lease.fence > fence
-            os.kill(taker.pid, signal.SIGCONT)
-            out, _ = taker.communicate(timeout=20)
-            assert out.split() == ["lost", "False", "refused"]
-            lease.renew()
-            assert lease.held
+    """Who was stopped for too long is told, and harms nobody."""
+    outlive_a_stopped_holder(url)
 
 
 def test_a_new_process_takes_over_at_once(url: str) -> None:

@@ -115,6 +115,40 @@ def test_async_outcomes(proxy: Proxy, key: str) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("face", ["sync", "async"])
+@pytest.mark.parametrize("mode", ["reset replies", "halve replies"])
+def test_connection_that_breaks_in_a_reply(proxy: Proxy, key: str, mode: Any, face: str) -> None:
+    """A reply that came in part is as good as none, and none of it is left for the next."""
+    url = f"redis://127.0.0.1:{proxy.port}"
+    commands: tuple[tuple[Command, type], ...] = (
+        (CLAIM, Granted),
+        (Renew(CLAIM.token), Granted),
+        (Free(CLAIM.token), Freed),
+    )
+
+    async def run() -> None:
+        store: Any = open_store(url)
+        if face == "async":
+            store = store.to_async()
+        for command, _ in commands:
+            await answer(store.apply(f"{key}-warm", command, "b"))
+        for number, (command, verdict) in enumerate(commands):
+            proxy.mode = mode
+            with pytest.raises(OutcomeUnknown):
+                await answer(store.apply(key, command, f"lost{number}"))
+            proxy.mode = "pass"
+            applied = await answer(store.apply(key, command, f"again{number}"))
+            assert isinstance(applied.verdict, verdict), command
+        await answer(store.close())
+
+    asyncio.run(run())
+
+
+async def answer(called: Any) -> Any:
+    """What a call of either face gives."""
+    return await called if asyncio.iscoroutine(called) else called
+
+
 def test_lease_through_lost_replies(proxy: Proxy, server: RedisServer, key: str) -> None:
     """Acquire and release end well though replies get lost on the way."""
     url = f"redis://127.0.0.1:{proxy.port}?{QUICK}"

@@ -30,6 +30,7 @@ from holdfast.core.commands import (
     Stamp,
     Take,
 )
+from holdfast.core.contract import Swapped
 from holdfast.core.records import EMPTY, SECOND, Record, droppable_at
 from holdfast.stores.base import Store
 from holdfast.stores.redis import RedisStore
@@ -123,13 +124,13 @@ class Model:
 
     def __init__(self, store: Store, key: str) -> None:
         self._store = store
-        self._key = key
+        self.key = key
         self.record = EMPTY
         self.version: Any = None
 
     def apply(self, command: Command, beat: str) -> Decision:
         """Apply a command to both, and compare the verdict and what is stored."""
-        applied = self._store.apply(self._key, command, beat)
+        applied = self._store.apply(self.key, command, beat)
         assert applied.now is not None
         now = applied.now.latest
         assert applied.now.earliest == now
@@ -140,7 +141,7 @@ class Model:
             Stamp(now, beat),
         )
         assert applied.verdict == decision.verdict, command
-        entry = self._store.load(self._key)
+        entry = self._store.load(self.key)
         assert entry.fault is None
         assert entry.record == (decision.record or self.record), command
         if decision.record is None:
@@ -228,6 +229,18 @@ def test_record_stays_until_it_is_history(server: RedisServer, store: RedisStore
                 assert meant_ms - 2000 < left_ms <= meant_ms + 1
 
         a_run(model, random.Random("expiry"), 100, compare)
+
+
+def test_clock_behind_the_record(store: RedisStore) -> None:
+    """With a record from the future, by a clock that was set back, fences and revs still grow."""
+    model, ahead = Model(store, uuid4().hex), 8 * 10**15
+    swapped = store.swap(model.key, None, Record(fence=ahead, updated_at=ahead))
+    assert isinstance(swapped, Swapped)
+    model.record, model.version = store.load(model.key).record, swapped.version
+    for turn in range(3):
+        for command in (Claim("t", "o", "exclusive", SECOND), Renew("t"), Free("t")):
+            model.apply(command, f"{turn}")
+    assert model.record.fence == ahead + 3
 
 
 def test_long_queues(store: RedisStore) -> None:

@@ -27,7 +27,7 @@ from holdfast.core.records import SECOND, Micros
 from holdfast.core.validity import RATE, Reading
 
 # How long a reading is carried forward, and by how much its doubt grows meanwhile.
-FRESH: Micros = 20 * SECOND
+FRESH: Micros = 10 * SECOND
 GROWTH: Micros = 2 * FRESH // RATE + SECOND // 10
 # A service that has no clock may show the beginning of all times.
 FIRST_YEAR = 2000

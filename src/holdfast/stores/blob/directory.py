@@ -18,7 +18,7 @@ from holdfast.stores.base import Outcome, Store
 from holdfast.stores.blob.body import label_of, new_nonce, pack, unpack
 from holdfast.stores.blob.folder import TICK, Folder, version_of
 from holdfast.stores.blob.names import key_of, name_of, start_of
-from holdfast.stores.poller import Naps, Poller, turn_changed
+from holdfast.stores.poller import Naps, Poller, turn_has_changed
 from holdfast.stores.wakeups import Ring, RingingStore, Sleeper
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 BUSY_S = 5.0
 # A look at a file costs a microsecond, and a lock often changes hands within a millisecond.
-NAPS = Naps(first_s=0.001, longest_s=0.02, slowing=1.05)
+NAPS = Naps(first_s=0.001, longest_s=0.01)
 
 
 class DirectoryStore(RingingStore):
@@ -59,7 +59,7 @@ class DirectoryStore(RingingStore):
         self._writing = threading.Lock()
         self._paused = False
         self._seen: dict[str, tuple[Any, tuple[Version, str] | None]] = {}
-        self._poller = Poller(self._turns, turn_changed, NAPS)
+        self._poller = Poller(self._turns, turn_has_changed, NAPS)
         with suppress(StoreReadOnly):  # it can still be looked at
             self._folder.create()
         forks.register_store(self)
@@ -100,11 +100,20 @@ class DirectoryStore(RingingStore):
                 self._folder.remove(name)
             else:
                 raw = pack(key, nonce, record, nonce if wake else _turn_of(before))
-                self._folder.put(nonce, name, raw)
+                self._put(nonce, name, raw)
                 written = version_of(raw)
         if wake:
             self._poller.sleepers.wake(key, wake)
         return Swapped(written, self._folder.now())
+
+    def _put(self, nonce: str, name: str, raw: bytes) -> None:
+        new = self._folder.prepare(nonce, raw)
+        try:
+            self._folder.replace(new, name)
+        except BaseException:
+            with suppress(OSError):
+                new.unlink()
+            raise
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
         """A listing in the order of the files' names."""

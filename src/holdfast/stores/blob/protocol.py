@@ -59,7 +59,7 @@ from holdfast.stores.blob.requests import (
 # waits end soon and long ones cost little.
 FIRST_NAP: Micros = 20_000
 LONGEST_NAP: Micros = SECOND
-PATIENCE = 8
+PATIENCE = 20
 # Where the clock may not be read by a write, it is not tried again for a while.
 TRY_CLOCK_AGAIN: Micros = 60 * SECOND
 # The last writer is asked for after this, or after a few times the slowest request of late.

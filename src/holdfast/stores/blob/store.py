@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 from obstore.store import AzureStore, LocalStore, MemoryStore
@@ -19,12 +17,10 @@ from holdfast.stores.blob.forked import about_to_use
 from holdfast.stores.blob.protocol import Conditional, LastWriter
 from holdfast.stores.blob.requests import Calls, Names
 from holdfast.stores.blob.wire import AsyncWire, Place, Wire
-from holdfast.stores.threaded import DRAIN_S, drain
+from holdfast.stores.threaded import finish
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
-
-R = TypeVar("R")
 
 FACTS = Facts(
     name="blob",
@@ -124,7 +120,7 @@ class AsyncBlobStore(AsyncStore):
     async def swap(
         self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
     ) -> Outcome:
-        return await _finish(self._wire.run(self._protocol.swap_calls(key, version, record)))
+        return await finish(self._wire.run(self._protocol.swap_calls(key, version, record)))
 
     async def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
         return await self._wire.run(self._protocol.scan_calls(prefix, cursor, limit))
@@ -137,17 +133,6 @@ class AsyncBlobStore(AsyncStore):
 
     async def close(self) -> None:
         self._wire.close()
-
-
-async def _finish(call: Coroutine[Any, Any, R]) -> R:
-    """A cancelled write goes on until it is done, so that whoever undoes it comes after."""
-    task = asyncio.ensure_future(call)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await drain(task, DRAIN_S)
-        task.cancel()
-        raise
 
 
 def check_calls() -> Calls[None]:

@@ -55,12 +55,21 @@ class AsyncRedisStore(AsyncStore):
     async def apply(self, key: str, command: Command, beat: str) -> Applied:
         """One script, one trip."""
         call = self._speaker.command(key, command, beat)
+        pipeline = self._wire.ready()
         try:
-            # The short way first: every call in between costs a tenth of the whole.
-            replies = await self._wire.quickly(call)
-            if replies is not None and type(replies[0]) is bytes:
-                return talk.applied(replies[0])
-            return talk.applied(await self._wire.call(call, replies))
+            if pipeline is None:
+                return talk.applied(await self._wire.call(call), command, beat)
+            # The short way: every coroutine in between costs a twentieth of the whole.
+            request = pipeline.ask(call.request, call.replies)
+            try:
+                replies = await request.future
+            except asyncio.CancelledError:
+                await pipeline.settle(request)
+                raise
+            reply = replies[0]
+            if call.tail or isinstance(reply, ResponseError):
+                reply = await self._wire.settled(call, replies, pipeline.where)
+            return talk.applied(reply, command, beat)
         except (Corrupt, ValueError):
             entry = await self.load(key)
             raise corrupt(key, entry.fault or "its text is damaged") from None

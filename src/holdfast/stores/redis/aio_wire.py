@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from redis.exceptions import ResponseError
@@ -37,26 +37,20 @@ class AsyncWire:
 
     # --- asking -----------------------------------------------------------------------------
 
-    def quickly(self, call: Call) -> Awaitable[list[Any] | None]:
-        """The replies, if the connection to use is there already and no replicas are waited
-        for; else None, and nothing was sent."""
-        pipeline = self._main.ready()
-        if pipeline is None or call.tail or self._site.kind == "cluster":
-            return _nothing()
-        return pipeline.exchange(call.request())
+    def ready(self) -> Pipeline | None:
+        """The connection for all calls, if there is just one and it is there."""
+        return self._main.ready()
 
-    async def call(self, call: Call, replies: list[Any] | None = None) -> Any:
-        """Run a script; the answer is its reply. It goes on from replies that are errors."""
-        shared = self._main
-        if self._site.kind == "cluster":
-            shared = await self._shared_for(call.keys[0])
-        pipeline = shared.ready() or await shared.get()
-        if replies is None:
-            replies = await pipeline.exchange(call.request(), call.replies)
-        reply = settled(call, replies, self._replicas, pipeline.where)
-        if isinstance(reply, ResponseError):
-            return await self._insist(call, reply, pipeline.where)
-        return reply
+    async def call(self, call: Call) -> Any:
+        """Run a script; the answer is its reply."""
+        pipeline = await (await self._shared_for(call.name)).get()
+        replies = await pipeline.exchange(call.request, call.replies)
+        return await self.settled(call, replies, pipeline.where)
+
+    async def settled(self, call: Call, replies: list[Any], where: str) -> Any:
+        """The reply, though it take more than one try."""
+        reply = settled(call, replies, self._replicas, where)
+        return await self._insist(call, reply, where) if isinstance(reply, ResponseError) else reply
 
     async def ask(self, name: bytes, request: bytes, count: int) -> list[Any]:
         """Send plain commands to the server that has this key."""
@@ -89,7 +83,7 @@ class AsyncWire:
         return reply
 
     async def _shared_next(self, errand: Errand, call: Call) -> Shared:
-        name = call.keys[0]
+        name = call.name
         if errand.address is not None:
             if errand.moved:
                 self._slots.moved(slot_of(name), errand.address)
@@ -184,7 +178,3 @@ class AsyncWire:
             host, _, port = pipeline.where.rpartition(":")
             (reply,) = self._checked(replies, pipeline.where)
             self._slots.learn(reply, (host, int(port)))
-
-
-async def _nothing() -> None:
-    return None

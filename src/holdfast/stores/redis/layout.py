@@ -18,7 +18,16 @@ from hashlib import sha1
 import msgspec
 
 from holdfast.core.contract import Entry, Interval, Version
-from holdfast.core.records import TOMBSTONE, Holder, Micros, Record, Undecodable, Waiter, decode
+from holdfast.core.records import (
+    TOMBSTONE,
+    Holder,
+    Micros,
+    Note,
+    Record,
+    Undecodable,
+    Waiter,
+    decode,
+)
 from holdfast.core.records import last_used as _last_used
 
 WAKE = b":wake"
@@ -72,20 +81,21 @@ def coded(key: str) -> bytes:
 # --- the record's text ----------------------------------------------------------------------
 
 
-def word(token: str) -> str:
+def word(token: str) -> bytes:
     """A token or beat as it stands between quotes: without quotes, spaces and backslashes."""
-    if token.isascii() and (token.isalnum() or _PLAIN.fullmatch(token)):
-        return token
+    text = token.encode()
+    if text.isalnum() or _PLAIN.fullmatch(token):
+        return text
     units = token.encode("utf-16-be")
     return "".join(
         char if ord(char) < 128 and _PLAIN.fullmatch(char) else f"\\u{ord(char):04x}"
         for char in (chr(int.from_bytes(units[i : i + 2])) for i in range(0, len(units), 2))
-    )
+    ).encode()
 
 
-def limit_text(limit: int | None) -> str:
-    """A limit in JSON."""
-    return "null" if limit is None else str(limit)
+def json_text(value: object) -> bytes:
+    """Any value as JSON."""
+    return _json.encode(value)
 
 
 @lru_cache(maxsize=256)
@@ -94,42 +104,66 @@ def owner_text(owner: str) -> bytes:
     return b'"owner":' + _json.encode(owner)
 
 
-def rest_text(owner: str, note: object) -> bytes:
-    """The rest of a holder."""
-    return b'%b,"note":%b' % (owner_text(owner), _json.encode(note) if note else b"{}")
+# A holder's line is made of these, with the fence, the start and the end in between. A claim
+# brings them along, so that a script has little to put together.
 
 
-def json_text(value: object) -> bytes:
-    """Any value as JSON."""
-    return _json.encode(value)
+def start_text(token: str) -> bytes:
+    """Before the fence."""
+    return b'{"token":"%b","fence":' % word(token)
+
+
+def terms_text(mode: str, ttl: Micros) -> bytes:
+    """Between the fence and the start."""
+    return b',"mode":"%b","ttl":%d,"acquired_at":' % (mode.encode(), ttl)
+
+
+def end_text(
+    beat: str, limit: int | None, owner: str, note: Note, *, offered: bool = False
+) -> bytes:
+    """After the end."""
+    rest = b"{}}" if not note else _json.encode(note) + b"}"
+    return b',"beat":"%b",%b%b' % (word(beat), _before_note(limit, offered, owner), rest)
+
+
+@lru_cache(maxsize=256)
+def _before_note(limit: int | None, offered: bool, owner: str) -> bytes:
+    flag = b"true" if offered else b"false"
+    return b'"limit":%b,"offered":%b,%b,"note":' % (_limit(limit), flag, owner_text(owner))
+
+
+def _limit(limit: int | None) -> bytes:
+    return b"null" if limit is None else b"%d" % limit
 
 
 def _holder(holder: Holder) -> bytes:
-    offered = "true" if holder.offered else "false"
-    return (
-        f'{{"token":"{word(holder.token)}","fence":{holder.fence},"mode":"{holder.mode}",'
-        f'"ttl":{holder.ttl},"acquired_at":{holder.acquired_at},"expires_at":{holder.expires_at},'
-        f'"beat":"{word(holder.beat)}","limit":{limit_text(holder.limit)},"offered":{offered},'
-    ).encode() + rest_text(holder.owner, holder.note) + b"}"  # fmt: skip
+    return b'%b%d%b%d,"expires_at":%d%b' % (
+        start_text(holder.token),
+        holder.fence,
+        terms_text(holder.mode, holder.ttl),
+        holder.acquired_at,
+        holder.expires_at,
+        end_text(holder.beat, holder.limit, holder.owner, holder.note, offered=holder.offered),
+    )
 
 
 def _waiter(waiter: Waiter) -> bytes:
     return (
-        f'{{"token":"{word(waiter.token)}","mode":"{waiter.mode}","ttl":{waiter.ttl},'
-        f'"since":{waiter.since},"expires_at":{waiter.expires_at},'
-        f'"beat":"{word(waiter.beat)}","limit":{limit_text(waiter.limit)},'
-    ).encode() + owner_text(waiter.owner) + b"}"  # fmt: skip
+        b'{"token":"%b","mode":"%b","ttl":%d,"since":%d,"expires_at":%d,"beat":"%b","limit":%b,%b}'
+    ) % (
+        word(waiter.token), waiter.mode.encode(), waiter.ttl, waiter.since, waiter.expires_at,
+        word(waiter.beat), _limit(waiter.limit), owner_text(waiter.owner),
+    )  # fmt: skip
 
 
 def text_after_rev(record: Record) -> bytes:
     """A record from `"fence"` on; the script that writes it puts the rev before."""
-    head = (
-        f',"fence":{record.fence},"updated_at":{record.updated_at},'
-        f'"freed":"{word(record.freed)}","soonest":{_soonest(record)},"holders":[\n'
-    )
+    head = b',"fence":%d,"updated_at":%d,"freed":"%b","soonest":%d,"holders":[\n' % (
+        record.fence, record.updated_at, word(record.freed), _soonest(record),
+    )  # fmt: skip
     holders = b"".join(_lines([_holder(holder) for holder in record.holders]))
     queue = b"".join(_lines([_waiter(waiter) for waiter in record.queue]))
-    return head.encode() + holders + b'],"queue":[\n' + queue + b"]}"
+    return head + holders + b'],"queue":[\n' + queue + b"]}"
 
 
 def _soonest(record: Record) -> Micros:

@@ -32,7 +32,7 @@ from holdfast.errors import HoldfastError, Unavailable
 from holdfast.stores.redis import errors
 from holdfast.stores.redis.connect import Address, Settings, shown
 
-CHUNK = 65536
+CHUNK = 16384
 # A connection that was idle for longer may have been closed by the other side: look first.
 TRUSTED_S = 0.5
 MOST_IDLE = 32
@@ -43,7 +43,7 @@ class Line:
 
     def __init__(self, settings: Settings, address: Address) -> None:
         self.where = shown(address)
-        self.used_at = 0.0
+        self.used_at = time.monotonic()  # when it was taken last
         self._connection = settings.connection(redis.connection, Retry(NoBackoff(), 0), address)
         try:
             self._connection.connect()
@@ -64,9 +64,13 @@ class Line:
             trouble = errors.not_sent if count == 1 else errors.no_answer
             raise trouble(exc, self.where) from exc
         try:
-            if count == 1:
-                return [self.read()]
-            return [self.read() for _ in range(count)]
+            gets = self._reader.gets
+            replies: list[Any] = []
+            while len(replies) < count:
+                self._hear()
+                while (reply := gets()) is not False:
+                    replies.append(reply)
+            return replies
         except (OSError, hiredis.HiredisError) as exc:
             self.close()
             raise errors.no_answer(exc, self.where) from exc
@@ -76,18 +80,18 @@ class Line:
 
     def read(self) -> Any:
         """The next reply."""
-        reader = self._reader
-        reply = reader.gets()
-        while reply is False:
-            try:
-                data = self._socket.recv(CHUNK)
-            except BlockingIOError:
-                raise TimeoutError("no reply in time") from None
-            if not data:
-                raise ConnectionResetError("the connection was closed by the server")
-            reader.feed(data)
-            reply = reader.gets()
+        while (reply := self._reader.gets()) is False:
+            self._hear()
         return reply
+
+    def _hear(self) -> None:
+        try:
+            data = self._socket.recv(CHUNK)
+        except BlockingIOError:
+            raise TimeoutError("no reply in time") from None
+        if not data:
+            raise ConnectionResetError("the connection was closed by the server")
+        self._reader.feed(data)
 
     def send(self, request: bytes) -> None:
         """Send, and leave the replies to whoever reads."""
@@ -125,39 +129,37 @@ class Lines:
     def __init__(self, connect: Callable[[], Line]) -> None:
         self._connect = connect
         self._idle: deque[Line] = deque()
+        self.where = "?"  # whereto the newest one leads
         self.closed = False
 
-    def exchange(self, request: bytes, count: int = 1) -> tuple[list[Any], str]:
-        """Send a request and read its replies; and from where they came."""
-        line = self.take()
+    def exchange(self, request: bytes, count: int = 1) -> list[Any]:
+        """Send a request and read its replies."""
+        line = self._take()
         try:
             replies = line.exchange(request, count)
         except HoldfastError:
             self.drop_idle()  # what broke one has broken them all
             raise
-        self.give(line)
-        return replies, line.where
+        if self.closed or len(self._idle) >= MOST_IDLE:
+            line.close()
+        else:
+            self._idle.append(line)
+        return replies
 
-    def take(self) -> Line:
-        """A line for one exchange."""
+    def _take(self) -> Line:
         now = time.monotonic()
         while not self.closed:
             try:
                 line = self._idle.pop()
             except IndexError:
-                return self._connect()
+                line = self._connect()
+                self.where = line.where
+                return line
             if now - line.used_at < TRUSTED_S or not line.is_stale():
+                line.used_at = now
                 return line
             line.close()
         raise Unavailable("The connections to Redis were closed meanwhile.")
-
-    def give(self, line: Line) -> None:
-        """It can be used again."""
-        if self.closed or len(self._idle) >= MOST_IDLE:
-            line.close()
-            return
-        line.used_at = time.monotonic()
-        self._idle.append(line)
 
     def drop_idle(self) -> None:
         """Hang up all that nobody uses."""

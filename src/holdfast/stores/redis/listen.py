@@ -255,5 +255,5 @@ def sleeper_for(key: str, version: Version, token: str, ring: Ring) -> Sleeper:
     from holdfast.stores.redis.layout import word
 
     sleeper = Sleeper(key, version, token, ring)
-    sleeper.mark = word(token)
+    sleeper.mark = word(token).decode()
     return sleeper

@@ -31,17 +31,15 @@ _Reply = asyncio.Future[list[Any]]
 ENOUGH = 12
 
 
-class _Request:
+class Request:
     """What was asked, until all its replies have come."""
 
-    __slots__ = ("count", "data", "future", "sent", "settled", "since")
+    __slots__ = ("count", "future", "settled", "since")
 
-    def __init__(self, data: bytes, count: int, since: float, future: _Reply) -> None:
-        self.data = data
+    def __init__(self, count: int, since: float, future: _Reply) -> None:
         self.count = count
         self.since = since
         self.future = future
-        self.sent = False
         self.settled = False
 
 
@@ -55,8 +53,8 @@ class Pipeline(asyncio.Protocol):
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
         self._reader = hiredis.Reader(replyError=ResponseError)
-        self._waiting: deque[_Request] = deque()
-        self._unsent: list[_Request] = []
+        self._waiting: deque[Request] = deque()
+        self._unsent: list[bytes] = []  # the requests of the last ones that wait
         self._replies: list[Any] = []  # of the first request that waits
         self._watch: asyncio.TimerHandle | None = None
         self._transport: Any = None
@@ -85,36 +83,41 @@ class Pipeline(asyncio.Protocol):
     # --- asking -----------------------------------------------------------------------------
 
     async def exchange(self, data: bytes, count: int = 1) -> list[Any]:
-        """Send a request and get its replies.
-
-        Who is cancelled goes only when it is settled, so that nothing is written later.
-        """
-        request = self._ask(data, count)
+        """Send a request and get its replies."""
+        request = self.ask(data, count)
         try:
             return await request.future
         except asyncio.CancelledError:
-            if not request.settled:
-                request.future = self._loop.create_future()
-                await drain(request.future, DRAIN_S)
+            await self.settle(request)
             raise
 
-    def _ask(self, data: bytes, count: int) -> _Request:
+    def ask(self, data: bytes, count: int = 1) -> Request:
+        """Send a request. Who is cancelled while it awaits the replies has to `settle` it."""
         if self.broken is not None:
             raise errors.not_sent(self.broken, self.where) from self.broken
-        now = self._loop.time()
-        request = _Request(data, count, now, self._loop.create_future())
-        if not self._waiting:
-            request.sent = True
+        loop, waiting = self._loop, self._waiting
+        now = loop.time()
+        request = Request(count, now, asyncio.Future(loop=loop))
+        waiting.append(request)
+        if len(waiting) == 1:
             self._transport.write(data)
-            self._watch_from(now)
-        else:
-            if not self._unsent:
-                self._loop.call_soon(self._flush)
-            self._unsent.append(request)
-            if len(self._unsent) >= ENOUGH:
-                self._flush()
-        self._waiting.append(request)
+            if self._watch is None:
+                self._watch_from(now)
+            return request
+        unsent = self._unsent
+        unsent.append(data)
+        if len(unsent) == 1:
+            loop.call_soon(self._flush)
+        elif len(unsent) >= ENOUGH:
+            self._flush()
         return request
+
+    async def settle(self, request: Request) -> None:
+        """Who is cancelled goes only when its request was answered, so that nothing is written
+        later."""
+        if not request.settled:
+            request.future = self._loop.create_future()
+            await drain(request.future, DRAIN_S)
 
     def send(self, request: bytes) -> None:
         """Send, and leave what comes to `on_push`."""
@@ -124,27 +127,22 @@ class Pipeline(asyncio.Protocol):
     def _flush(self) -> None:
         unsent, self._unsent = self._unsent, []
         if unsent and self.broken is None:
-            for request in unsent:
-                request.sent = True
-            self._transport.write(b"".join([request.data for request in unsent]))
+            self._transport.write(b"".join(unsent))
 
     # --- answers ----------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         """Hand out what has come whole."""
-        reader = self._reader
-        reader.feed(data)
+        self._reader.feed(data)
+        hand_out = self.on_push or self._hand_out
         try:
-            while (reply := reader.gets()) is not False:
-                self._hand_out(reply)
+            while (reply := self._reader.gets()) is not False:
+                hand_out(reply)
         except hiredis.HiredisError as exc:
             self._break(exc)
 
     def _hand_out(self, reply: Any) -> None:
-        if self.on_push is not None:
-            self.on_push(reply)
-            return
-        request, replies = self._waiting[0], self._replies
+        replies, request = self._replies, self._waiting[0]
         replies.append(reply)
         if len(replies) == request.count:
             self._waiting.popleft()
@@ -171,10 +169,11 @@ class Pipeline(asyncio.Protocol):
         self.broken = why
         if self._watch is not None:
             self._watch.cancel()
-        for request in self._waiting:
+        sent = len(self._waiting) - len(self._unsent)
+        for place, request in enumerate(self._waiting):
             request.settled = True
             if not request.future.done():
-                trouble = errors.no_answer if request.sent else errors.not_sent
+                trouble = errors.no_answer if place < sent else errors.not_sent
                 error = trouble(why, self.where)
                 error.__cause__ = why
                 request.future.set_exception(error)

@@ -118,7 +118,7 @@ class Errand:
     def request(self) -> tuple[bytes, int]:
         """What to send, and how many replies come back; the last ones count."""
         call = self._call
-        request = call.request_in_full() if self._in_full else call.request()
+        request = call.request_in_full() if self._in_full else call.request
         if self.asking:
             return ASKING + request, call.replies + 1
         return request, call.replies
@@ -127,7 +127,9 @@ class Errand:
 def settled(call: Call, replies: list[Any], wanted: int, where: str) -> Any:
     """The reply of a call, if as many replicas have it as were asked for."""
     reply = replies[-call.replies]
-    if call.tail and not isinstance(reply, ResponseError) and reply.startswith(b"granted"):
+    if isinstance(reply, ResponseError):
+        return reply
+    if call.tail and (isinstance(reply, int) or reply[:7] == b"granted"):
         acknowledged = replies[-1]
         if isinstance(acknowledged, ResponseError):
             raise refused(acknowledged, where) from acknowledged

@@ -111,7 +111,8 @@ class RedisStore(RingingStore):
     def apply(self, key: str, command: Command, beat: str) -> Applied:
         """One script, one trip."""
         try:
-            return talk.applied(self._wire.call(self.speaker.command(key, command, beat)))
+            reply = self._wire.call(self.speaker.command(key, command, beat))
+            return talk.applied(reply, command, beat)
         except (Corrupt, ValueError):
             raise self._corrupt(key) from None
 
@@ -120,18 +121,18 @@ class RedisStore(RingingStore):
         calls = [self.speaker.command(one.key, one.command, one.beat) for one in applies]
         answers: list[Applied | Exception] = []
         for one, reply in zip(applies, self._wire.call_many(calls), strict=True):
-            answers.append(self._one_of_many(one.key, reply))
+            answers.append(self._one_of_many(one, reply))
         return answers
 
-    def _one_of_many(self, key: str, reply: Any) -> Applied | Exception:
+    def _one_of_many(self, one: Apply, reply: Any) -> Applied | Exception:
         if isinstance(reply, HoldfastError):
             return reply
         try:
             if isinstance(reply, Corrupt):
-                return self._corrupt(key)
-            return talk.applied(reply)
+                return self._corrupt(one.key)
+            return talk.applied(reply, one.command, one.beat)
         except (Corrupt, ValueError):
-            return self._corrupt(key)
+            return self._corrupt(one.key)
 
     def _corrupt(self, key: str) -> HoldfastError:
         try:

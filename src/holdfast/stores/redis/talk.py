@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -29,7 +30,7 @@ from holdfast.core.contract import Applied, Conflict, Interval, Page, Swapped, V
 from holdfast.core.records import Holder, Micros, Record, Waiter
 from holdfast.stores.base import Outcome
 from holdfast.stores.redis import layout
-from holdfast.stores.redis.layout import Names
+from holdfast.stores.redis.layout import Names, word
 from holdfast.stores.redis.scripts import (
     CLAIM,
     ENTER,
@@ -40,9 +41,9 @@ from holdfast.stores.redis.scripts import (
     SCAN,
     SWAP,
     TAKE,
-    Arg,
     Script,
 )
+from holdfast.stores.redis.words import bulk, packed
 
 _holder = msgspec.json.Decoder(Holder)
 _holders = msgspec.json.Decoder(tuple[Holder, ...])
@@ -52,43 +53,76 @@ _waiters = msgspec.json.Decoder(tuple[Waiter, ...])
 class Call:
     """One run of a script on one lock."""
 
-    __slots__ = ("args", "keys", "replies", "script", "tail")
+    __slots__ = ("_script", "name", "replies", "request", "tail")
 
-    def __init__(
-        self, script: Script, keys: tuple[bytes, ...], args: tuple[Arg, ...], tail: bytes = b""
-    ) -> None:
-        self.script = script
-        self.keys = keys
-        self.args = args
+    def __init__(self, script: Script, name: bytes, request: bytes, tail: bytes = b"") -> None:
+        self._script = script
+        self.name = name  # of the lock's record
+        self.request = request + tail  # as it is sent to a server that knows the script
         self.tail = tail  # a WAIT, see `wait_replicas`
         self.replies = 2 if tail else 1
 
-    def request(self) -> bytes:
-        """As it is sent to a server that knows the script."""
-        return self.script.by_hash(self.keys, self.args) + self.tail
-
     def request_in_full(self) -> bytes:
-        """As it is sent to one that does not."""
-        return self.script.in_full(self.keys, self.args) + self.tail
+        """As it is sent to a server that does not know the script."""
+        return self.request.replace(self._script.by_hash, self._script.in_full, 1)
+
+
+class _Place:
+    """The words with which all calls on one lock start: its keys, and how long it stays."""
+
+    __slots__ = ("alone", "indexed", "name")
+
+    def __init__(self, name: bytes, index: tuple[bytes, ...], stay_ms: int) -> None:
+        self.name = name
+        self.alone = packed(b"1", name, b"%d" % stay_ms)
+        self.indexed = packed(b"%d" % (1 + len(index)), name, *index, b"%d" % stay_ms)
 
 
 class Speaker:
     """Makes calls for one store."""
 
     def __init__(self, names: Names, tombstone: Micros, indexed: bool, wait: bytes) -> None:
-        self.names = names
         self._tombstone = tombstone
-        self._stay = str(tombstone // 1000)
+        self._head = names.head
         self._index = (names.index, names.due) if indexed else ()
         self._wait = wait
+        stay_ms = tombstone // 1000
+        self._place = lru_cache(REMEMBERED)(
+            lambda key: _Place(names.record(key), self._index, stay_ms)
+        )
+        self._terms = lru_cache(REMEMBERED)(
+            lambda mode, ttl: packed(
+                b"%d" % ttl, b"%d" % (stay_ms - -ttl // 1000), layout.terms_text(mode, ttl)
+            )
+        )
 
     def command(self, key: str, command: Command, beat: str) -> Call:
         """A whole command."""
         kind = type(command)
-        script, words = _COMMANDS[kind]
-        tail = self._wait if kind in _WAITED_FOR else b""
-        args = (layout.word(beat), self._stay, "1" if tail else "0", *words(command))
-        return Call(script, (self.names.record(key), *self._index), args, tail)
+        if kind is Claim:
+            return self._claim(key, command, beat)  # type: ignore[arg-type]
+        script, count, words = _COMMANDS[kind]
+        place = self._place(key)
+        return self._call(script, place.name, count + 3, place.alone + words(command, beat))
+
+    def _claim(self, key: str, claim: Claim, beat: str) -> Call:
+        place, count = self._place(key), 8 + len(self._index)
+        start = layout.start_text(claim.token)
+        end = layout.end_text(beat, claim.limit, claim.owner, claim.note)
+        words = b"%b$%d\r\n%b\r\n%b$%d\r\n%b\r\n" % (
+            place.indexed, len(start), start, self._terms(claim.mode, claim.ttl), len(end), end,
+        )  # fmt: skip
+        if claim.queue:
+            words += packed(b"%d" % claim.patience, layout.owner_text(claim.owner))
+            count += 2
+        return self._call(CLAIM, place.name, count, words)
+
+    def _call(self, script: Script, name: bytes, count: int, words: bytes) -> Call:
+        """A call with so many words: the number of keys, the keys and the arguments."""
+        if self._wait and script in _WAITED_FOR:
+            request = b"*%d\r\n%b%b%b" % (count + 3, script.by_hash, words, AGAIN)
+            return Call(script, name, request, self._wait)
+        return Call(script, name, b"*%d\r\n%b%b" % (count + 2, script.by_hash, words))
 
     def swap(self, key: str, version: Version, record: Record | None, wake: Wake) -> Call:
         """A compare-and-swap."""
@@ -96,50 +130,52 @@ class Speaker:
         if record is not None:
             text = layout.text_after_rev(record)
             stay = layout.stays_for(record, record.updated_at, self._tombstone)
-        args = (
-            "", self._stay, "0", "" if version is None else str(version), text, str(stay),
-            "*" if wake == ANYONE else " ".join(map(layout.word, wake)),
-        )  # fmt: skip
-        return Call(SWAP, (self.names.record(key), *self._index), args)
+        whom = "*" if wake == ANYONE else " ".join(word(token).decode() for token in wake)
+        seen = "" if version is None else str(version)
+        return self._indexed(SWAP, key, seen.encode(), text, b"%d" % stay, whom.encode())
 
     def enter(self, key: str) -> Call:
         """Enter a record into the index."""
-        return Call(ENTER, (self.names.record(key), *self._index), ("", self._stay, "0"))
+        return self._indexed(ENTER, key)
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Call:
         """A page of the index."""
         first = b"[" + prefix.encode() if prefix else b"-"
         start = first if cursor is None else b"(" + cursor.encode()
         stop = b"(" + prefix.encode() + b"\xff" if prefix else b"+"
-        args: tuple[Arg, ...] = ("", "0", "0", start, stop, str(limit), self.names.head)
-        return Call(SCAN, (self.names.head, *self._index), args)
+        return self._indexed(SCAN, "", start, stop, b"%d" % limit, self._head)
+
+    def _indexed(self, script: Script, key: str, *words: bytes) -> Call:
+        place, count = self._place(key), 3 + len(self._index) + len(words)
+        return self._call(script, place.name, count, place.indexed + packed(*words))
 
 
-_Words = Callable[[Any], tuple[Arg, ...]]
-_COMMANDS: dict[type, tuple[Script, _Words]] = {
-    Claim: (
-        CLAIM,
-        lambda c: (
-            layout.word(c.token), c.mode, str(c.ttl), layout.limit_text(c.limit),
-            layout.rest_text(c.owner, c.note), "1" if c.queue else "0", str(c.patience),
-            layout.owner_text(c.owner) if c.queue else b"",
-        ),
+# For each command its script, and so many words, packed.
+_Words = Callable[[Any, str], bytes]
+_COMMANDS: dict[type, tuple[Script, int, _Words]] = {
+    Renew: (RENEW, 2, lambda c, beat: bulk(word(c.token)) + bulk(word(beat))),
+    Free: (FREE, 1, lambda c, beat: bulk(word(c.token))),
+    Offer: (
+        OFFER,
+        4,
+        lambda c, beat: packed(word(c.token), word(beat), word(c.ticket), b"%d" % c.ttl),
     ),
-    Renew: (RENEW, lambda c: (layout.word(c.token),)),
-    Free: (FREE, lambda c: (layout.word(c.token),)),
-    Offer: (OFFER, lambda c: (layout.word(c.token), layout.word(c.ticket), str(c.ttl))),
     Take: (
         TAKE,
-        lambda c: (
-            layout.word(c.ticket), layout.word(c.token), str(c.ttl), layout.json_text(c.owner),
+        6,
+        lambda c, beat: packed(
+            word(c.token), word(beat), word(c.ticket), b"%d" % c.ttl, layout.json_text(c.owner),
             b"" if c.note is None else layout.json_text(c.note),
         ),
     ),
-    Evict: (EVICT, lambda c: ("" if c.fence is None else str(c.fence),)),
+    Evict: (EVICT, 1, lambda c, beat: bulk(b"" if c.fence is None else b"%d" % c.fence)),
 }  # fmt: skip
 
 # A grant must outlive the master. A freed or evicted lock that comes back runs out by itself.
-_WAITED_FOR = {Claim, Renew, Offer, Take}
+_WAITED_FOR = {CLAIM, RENEW, OFFER, TAKE}
+# So many locks, and so many kinds of claims, have the start of their requests ready.
+REMEMBERED = 1024
+AGAIN = bulk(b"!")
 
 
 # --- answers --------------------------------------------------------------------------------
@@ -153,12 +189,26 @@ class Corrupt(Exception):
     """The script did not understand the record."""
 
 
-def applied(reply: bytes) -> Applied:
-    """The answer to a command: a string of lines, of which only a last one has breaks."""
+def applied(reply: Any, command: Command, beat: str) -> Applied:
+    """The answer to a command: a string of lines, of which only a last one has breaks; or just
+    the time at which it was done in the usual way."""
+    if type(reply) is int:
+        verdict = _as_usual(command, beat, reply) if type(command) is Claim else _FREED
+        return Applied(verdict, reply, Interval(reply, reply))
     lines = reply.split(b"\n", _LINES)
     verdict = _VERDICTS[lines[0]](*lines[3:])
     now, rev = int(lines[1]), lines[2]
     return Applied(verdict, int(rev) if rev else None, Interval(now, now))
+
+
+def _as_usual(claim: Claim, beat: str, at: Micros) -> Verdict:
+    """A free lock was claimed: the clock is its fence."""
+    return Granted(
+        Holder(
+            claim.token, at, claim.owner, claim.mode, claim.ttl,
+            at, at + claim.ttl, beat, claim.limit, claim.note,
+        )
+    )  # fmt: skip
 
 
 def _granted(holder: bytes, wanted: bytes, *more: bytes) -> Verdict:

@@ -33,15 +33,16 @@ class Wire:
 
     def call(self, call: Call) -> Any:
         """Run a script; the answer is its reply."""
-        replies, where = self._lines_for(call.keys[0]).exchange(call.request(), call.replies)
-        reply = settled(call, replies, self._replicas, where)
-        return self._insist(call, reply, where) if isinstance(reply, ResponseError) else reply
+        lines = self._lines_for(call.name)
+        replies = lines.exchange(call.request, call.replies)
+        reply = settled(call, replies, self._replicas, lines.where) if call.tail else replies[0]
+        return self._insist(call, reply, lines.where) if isinstance(reply, ResponseError) else reply
 
     def call_many(self, calls: Sequence[Call]) -> list[Any]:
         """Run many scripts in one trip to each server; an error stands for one of them."""
         batches: dict[Lines, list[int]] = {}
         for number, call in enumerate(calls):
-            batches.setdefault(self._lines_for(call.keys[0]), []).append(number)
+            batches.setdefault(self._lines_for(call.name), []).append(number)
         answers: list[Any] = [None] * len(calls)
         for lines, numbers in batches.items():
             batch = [calls[number] for number in numbers]
@@ -51,8 +52,8 @@ class Wire:
 
     def ask(self, name: bytes, request: bytes, count: int) -> list[Any]:
         """Send plain commands to the server that has this key."""
-        replies, where = self._lines_for(name).exchange(request, count)
-        return self._checked(replies, where)
+        lines = self._lines_for(name)
+        return self._checked(lines.exchange(request, count), lines.where)
 
     def ask_all(self, request: bytes) -> list[tuple[Address | None, Any]]:
         """Send a command to the server, or to every master of a cluster."""
@@ -64,8 +65,7 @@ class Wire:
     def ask_at(self, address: Address | None, request: bytes) -> Any:
         """Send a command to one server."""
         lines = self._main if address is None else self._node(address)
-        replies, where = lines.exchange(request)
-        return self._checked(replies, where)[0]
+        return self._checked(lines.exchange(request), lines.where)[0]
 
     def connect(self) -> Line:
         """A line of one's own, to any server that takes subscriptions."""
@@ -90,12 +90,14 @@ class Wire:
         errand = Errand(call, self._site, where)
         while isinstance(reply, ResponseError):
             errand.learn(reply)
-            replies, errand.where = self._lines_next(errand, call).exchange(*errand.request())
+            lines = self._lines_next(errand, call)
+            replies = lines.exchange(*errand.request())
+            errand.where = lines.where
             reply = settled(call, replies, self._replicas, errand.where)
         return reply
 
     def _lines_next(self, errand: Errand, call: Call) -> Lines:
-        name = call.keys[0]
+        name = call.name
         if errand.address is not None:
             if errand.moved:
                 self._slots.moved(slot_of(name), errand.address)
@@ -108,14 +110,17 @@ class Wire:
         return lines
 
     def _batch(self, lines: Lines, calls: list[Call]) -> list[Any]:
-        request = b"".join(call.request() for call in calls)
+        request = b"".join([call.request for call in calls])
         try:
-            replies, where = lines.exchange(request, sum(call.replies for call in calls))
+            replies = lines.exchange(request, sum(call.replies for call in calls))
         except HoldfastError as trouble:
             return [trouble] * len(calls)
         answers, at = [], 0
         for call in calls:
-            answers.append(self._answer(call, replies[at : at + call.replies], where))
+            reply = replies[at]
+            if call.tail or isinstance(reply, ResponseError):
+                reply = self._answer(call, replies[at : at + call.replies], lines.where)
+            answers.append(reply)
             at += call.replies
         return answers
 

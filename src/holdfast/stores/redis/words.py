@@ -15,6 +15,16 @@ def pack(*words: bytes | str | int) -> bytes:
     return pack_all(words)
 
 
+def bulk(word: bytes) -> bytes:
+    """One word of a command as it is sent."""
+    return b"$%d\r\n%b\r\n" % (len(word), word)
+
+
+def packed(*words: bytes) -> bytes:
+    """Some words of a command."""
+    return b"".join(map(bulk, words))
+
+
 TIME = pack(b"TIME")
 INFO = pack(b"INFO")
 PING = pack(b"PING")

@@ -1,25 +1,26 @@
-"""Runs the queries of a dialect on a blocking engine."""
+"""Runs the queries of a dialect on an engine, ours or an application's."""
 
 from __future__ import annotations
 
 import random
-import time
-from contextlib import suppress
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine
 
 from holdfast.errors import HoldfastError, Unavailable
-from holdfast.stores.sql.deadlines import Deadlines
 from holdfast.stores.sql.dialect import Answer, Dialect, Queries, Query
 from holdfast.stores.sql.engine import Options, place_of
 from holdfast.stores.sql.errors import Again, Broken, Doing, cause, trouble
+from holdfast.stores.sql.talks import CursorTalk, Talk
+from holdfast.stores.sql.ways import Threads, Way
+from holdfast.stores.sql.wires import OwnWires, Wire, Wires
 
 R = TypeVar("R")
 
 # A statement that lost against another one (deadlock, serialization) is tried this often.
 MOST_TRIES = 6
 SHORTEST_PAUSE_S = 0.002
+PSYCOPG = ("psycopg", "psycopg_async")
 
 # Connections of before a fork: closing one in the child could disturb the parent's.
 _abandoned: list[Any] = []
@@ -28,13 +29,27 @@ _abandoned: list[Any] = []
 class Database:
     """One engine, ours or borrowed."""
 
-    def __init__(self, engine: Engine, dialect: Dialect, options: Options, *, owned: bool) -> None:
-        self.engine = engine if owned else engine.execution_options(isolation_level="AUTOCOMMIT")
+    def __init__(
+        self,
+        engine: Engine,
+        dialect: Dialect,
+        options: Options,
+        *,
+        owned: bool,
+        way: Way | None = None,
+    ) -> None:
         self.place = place_of(engine.url)
+        self._engine = engine
         self._dialect = dialect
         self._owned = owned
         self._closed = False
-        self._deadlines = Deadlines(options.timeout_s)
+        self._way = way = way or Threads()
+        self._limits = way.limits(options.timeout_s)
+        self._wires: Wires
+        if owned:
+            self._wires = OwnWires(engine, way, self._welcome, options)
+        else:
+            self._wires = Wires(engine.execution_options(isolation_level="AUTOCOMMIT"), way)
 
     def run(self, queries: Queries[R]) -> R:
         """Run to the end."""
@@ -62,70 +77,72 @@ class Database:
                 pause = pause_before_retry(lost, tries)
                 if pause is None:
                     raise
-            time.sleep(pause)
+            self._way.nap(pause)
+
+    def end(self) -> None:
+        """Run nothing any more."""
+        self._closed = True
 
     def close(self) -> None:
         """Close the pool, if it is ours."""
-        self._closed = True
+        self.end()
+        self._wires.close()
         if self._owned:
-            self.engine.dispose()
+            self._engine.dispose()
 
     def abandon(self) -> None:
         """In a forked child: the connections are the parent's."""
         self._closed = True
-        _abandoned.append(self.engine.pool)
-        if self._owned:
-            self.engine.dispose(close=False)
+        _abandoned.append(self._wires.abandon())
 
-    def connect(self) -> Connection:
-        """A connection of the pool; its errors are ours."""
+    def take(self) -> Wire:
+        """A connection; its errors are ours."""
         if self._closed:
             raise Unavailable(f"{self.place}: the store was closed meanwhile.")
         try:
-            return self.engine.connect()
+            return self._wires.take()
         except Exception as exc:
             raise self.trouble(exc, "connecting")[0] from cause(exc)
 
-    def trouble(self, exc: Exception, doing: Doing) -> tuple[HoldfastError, bool]:
+    def part_with(self, wire: Wire) -> None:
+        """Keep a connection for good; the pool forgets it."""
+        self._wires.part_with(wire)
+
+    def trouble(
+        self, exc: Exception, doing: Doing, *, gone: bool = False
+    ) -> tuple[HoldfastError, bool]:
         """The driver's error in our words, and whether the connection is of no more use."""
-        return trouble(exc, self._dialect.diagnosis, doing, self.place)
+        return trouble(exc, self._dialect.diagnosis, doing, self.place, gone=gone)
 
     def _once(self, query: Query) -> Answer:
-        connection = self.connect()
+        wire = self.take()
         try:
-            with self._deadlines.on(connection.connection.driver_connection):
-                result = connection.execute(query.statement, query.values)
-                return answer_of(result)
+            answer = self._ask(wire, query)
         except Exception as exc:
-            failure, broken = self.trouble(exc, "writing" if query.writing else "reading")
+            gone = wire.is_gone(exc, self._engine.dialect)
+            failure, broken = self.trouble(exc, query.doing, gone=gone)
             if broken:
-                self._drop(connection)
+                self._wires.give_up(wire)
+            else:
+                self._wires.give_back(wire)
             raise failure from cause(exc)
         except BaseException:  # an interrupt: who knows where the driver stands
-            self._drop(connection)
+            self._wires.drop(wire)
             raise
-        finally:
-            self._give_back(connection)
+        self._wires.give_back(wire)
+        return answer
 
-    def _drop(self, connection: Connection) -> None:
-        with suppress(Exception):
-            connection.invalidate()
+    def _ask(self, wire: Wire, query: Query) -> Answer:
+        with self._limits.on(wire.driver_connection):
+            return wire.ask(query)
 
-    def _give_back(self, connection: Connection) -> None:
-        # What was answered stays answered, whatever happens to the connection now.
-        try:
-            if self._closed and self._owned:
-                connection.invalidate()
-            connection.close()
-        except Exception:
-            self._drop(connection)
+    def _welcome(self, connection: Any, driver_connection: Any) -> Talk:
+        if self._engine.dialect.driver not in PSYCOPG:
+            return CursorTalk(connection, self._engine.dialect)
+        from holdfast.stores.sql.libpq import PgTalk
 
-
-def answer_of(result: Any) -> Answer:
-    """What is of use in SQLAlchemy's result."""
-    if result.returns_rows:
-        return Answer(result.all())
-    return Answer((), result.rowcount, getattr(result, "lastrowid", None) or 0)
+        with self._limits.on(driver_connection):
+            return PgTalk(driver_connection, self._way.finish)
 
 
 def pause_before_retry(lost: Again | Broken, tries: int) -> float | None:

@@ -13,11 +13,18 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any, Protocol
 
 # How often, within the time allowed, the thread looks.
 LOOKS = 4
+
+
+class Limits(Protocol):
+    """Ends calls that take too long."""
+
+    def on(self, connection: Any) -> AbstractContextManager[None]:
+        """While this lasts, the driver's connection is cut when its time is up."""
 
 
 class Deadlines:
@@ -30,20 +37,24 @@ class Deadlines:
         self._next = 0
         self._running = False
 
-    @contextmanager
-    def on(self, connection: Any) -> Iterator[None]:
+    def on(self, connection: Any) -> Deadline:
         """While this lasts, the connection is cut when its time is up."""
+        return Deadline(self, connection)
+
+    def start(self, connection: Any) -> int:
+        """From now on; a number to stop it by."""
         with self._lock:
             self._next = number = self._next + 1
             self._pending[number] = time.monotonic() + self._seconds, connection
             start, self._running = not self._running, True
         if start:
             threading.Thread(target=self._watch, name="holdfast-deadlines", daemon=True).start()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._pending.pop(number, None)
+        return number
+
+    def stop(self, number: int) -> None:
+        """It was in time."""
+        with self._lock:
+            self._pending.pop(number, None)
 
     def _watch(self) -> None:
         idle = 0
@@ -64,14 +75,36 @@ class Deadlines:
             sever(connection)
 
 
-@contextmanager
-def deadline_on(connection: Any, seconds: float) -> Iterator[None]:
-    """The same for a call on an event loop."""
-    timer = asyncio.get_running_loop().call_later(seconds, sever, connection)
-    try:
-        yield
-    finally:
-        timer.cancel()
+class Deadline:
+    """One call."""
+
+    __slots__ = ("_connection", "_deadlines", "_number")
+
+    def __init__(self, deadlines: Deadlines, connection: Any) -> None:
+        self._deadlines = deadlines
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        self._number = self._deadlines.start(self._connection)
+
+    def __exit__(self, *exc: object) -> None:
+        self._deadlines.stop(self._number)
+
+
+class LoopDeadlines:
+    """The same for calls on an event loop."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    @contextmanager
+    def on(self, connection: Any) -> Iterator[None]:
+        """While this lasts, the connection is cut when its time is up."""
+        timer = asyncio.get_running_loop().call_later(self._seconds, sever, connection)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
 
 def sever(connection: Any) -> None:

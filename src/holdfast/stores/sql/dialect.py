@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from msgspec import Struct
-from sqlalchemy import TextClause, bindparam, text
 from sqlalchemy.sql.compiler import IdentifierPreparer
 
 from holdfast.core.commands import NOBODY, Wake
@@ -24,7 +23,7 @@ from holdfast.core.records import Record, encode
 from holdfast.errors import BadOption, ForeignStore, HoldfastError, Misconfigured, StoreReadOnly
 from holdfast.stores.base import Outcome, entry_from
 from holdfast.stores.queries import read_queries
-from holdfast.stores.sql.errors import Diagnosis, NotAllowed
+from holdfast.stores.sql.errors import Diagnosis, Doing, NotAllowed
 
 R = TypeVar("R")
 
@@ -44,11 +43,17 @@ class Answer(Struct, frozen=True):
 
 
 class Query(Struct, frozen=True):
-    """One statement on its way, a transaction of its own."""
+    """One statement on its way, a transaction of its own; values are named as in `:key`."""
 
-    statement: TextClause
+    sql: str
     values: dict[str, Any] = {}
     writing: bool = False
+    shows: bool = True  # it returns rows
+
+    @property
+    def doing(self) -> Doing:
+        """What breaks when the connection does."""
+        return "writing" if self.writing else "reading"
 
     def __iter__(self) -> Generator[Query, Any, Answer]:
         answer: Answer = yield self
@@ -91,7 +96,7 @@ class Sight(Struct, frozen=True):
     columns: str | None
     who: str
     place: str | None
-    standby: bool
+    standby: bool | int
     server: str
 
     def is_ours(self, table: Table) -> bool:
@@ -125,6 +130,7 @@ class Dialect(ABC):
     facts: ClassVar[Facts]
     diagnosis: ClassVar[Diagnosis]
     sql_file: ClassVar[Path]
+    returning: ClassVar[bool]  # whether its writes return rows
 
     def __init__(self, table: Table, preparer: IdentifierPreparer) -> None:
         self.table = table
@@ -137,8 +143,7 @@ class Dialect(ABC):
             **self.fragments(),
         }
         names = ("look", "load", "insert", "update", "delete", "first_page", "next_page")
-        self._statements = {name: text(self.sql(name)) for name in names}
-        self._turns = text(self.sql("turns")).bindparams(bindparam("keys", expanding=True))
+        self._statements = {name: self.sql(name) for name in names}
 
     def sql(self, name: str, **more: str) -> str:
         """A statement of the file with the table's name in it."""
@@ -148,16 +153,20 @@ class Dialect(ABC):
         """Further pieces that the file's statements are made of."""
         return {}
 
-    def query(self, which: str, /, *, writing: bool = False, **values: Any) -> Query:
+    def reading(self, which: str, /, **values: Any) -> Query:
         """A statement of the file with values."""
-        return Query(self._statements[which], values, writing)
+        return Query(self._statements[which], values)
+
+    def writing(self, which: str, /, **values: Any) -> Query:
+        """The same, for one that changes something."""
+        return Query(self._statements[which], values, True, self.returning)
 
     # --- records ----------------------------------------------------------------------------
 
     def load_queries(self, key: str) -> Queries[Entry]:
         """What is there now."""
-        answer = yield from self.query("load", key=key)
-        return entry_of(answer.rows[0]._mapping)
+        answer = yield from self.reading("load", key=key)
+        return entry_of(*answer.rows[0])
 
     @abstractmethod
     def swap_queries(
@@ -168,17 +177,22 @@ class Dialect(ABC):
     def scan_queries(self, prefix: str, cursor: str | None, limit: int) -> Queries[Page]:
         """A page in the order of the keys."""
         if cursor is None:
-            answer = yield from self.query("first_page", start=prefix, most=limit)
+            answer = yield from self.reading("first_page", start=prefix, most=limit)
         else:
-            answer = yield from self.query("next_page", start=cursor, most=limit)
-        rows = [row._mapping for row in answer.rows]
-        entries = tuple((r["key"], entry_of(r)) for r in rows if r["key"].startswith(prefix))
-        return Page(entries, rows[-1]["key"] if len(entries) == limit else None)
+            answer = yield from self.reading("next_page", start=cursor, most=limit)
+        found = [(key, entry_of(*entry)) for key, *entry in answer.rows if key.startswith(prefix)]
+        return Page(tuple(found), found[-1][0] if len(found) == limit else None)
 
     def turns_queries(self, keys: Sequence[str]) -> Queries[dict[str, tuple[int, int]]]:
         """The version and the turn of each of these keys that has a record."""
-        answer = yield from Query(self._turns, {"keys": list(keys)})
+        answer = yield from self._turns(keys)
         return {key: (version, turn) for key, version, turn in answer.rows}
+
+    def _turns(self, keys: Sequence[str]) -> Query:
+        # As many names as the next power of two: so there are few different statements.
+        size = 1 << (len(keys) - 1).bit_length()
+        values = {f"k{n}": keys[min(n, len(keys) - 1)] for n in range(size)}
+        return Query(self.sql("turns", keys=", ".join(f":{name}" for name in values)), values)
 
     # --- the table --------------------------------------------------------------------------
 
@@ -196,7 +210,7 @@ class Dialect(ABC):
         create = self.create_statement(sight)
         trouble: HoldfastError | None = None
         try:
-            yield from Query(text(create), writing=True)
+            yield from Query(create, writing=True, shows=False)
         except NotAllowed as refused:
             raise self._not_allowed(sight) from refused.__cause__
         except HoldfastError as exc:
@@ -232,9 +246,8 @@ class Dialect(ABC):
         return {"name": self.table.name}
 
     def _look_queries(self) -> Queries[Sight]:
-        answer = yield from self.query("look", **self.look_values())
-        row = dict(answer.rows[0]._mapping)
-        return Sight(**{**row, "standby": bool(row["standby"])})
+        answer = yield from self.reading("look", **self.look_values())
+        return Sight(*answer.rows[0])
 
     def _not_allowed(self, sight: Sight) -> Misconfigured:
         grant = self.sql("grant", user=self.user_name(sight))
@@ -248,12 +261,11 @@ class Dialect(ABC):
         return self._preparer.quote(sight.who)
 
 
-def entry_of(row: Mapping[str, Any]) -> Entry:
-    """An entry from a row with `now`, `version` and `record`."""
-    now = exactly(row["now"])
-    if row["version"] is None:
-        return Entry(now=now)
-    return entry_from(row["record"], row["version"], now)
+def entry_of(now: int, version: int | None, record: str | None) -> Entry:
+    """An entry from a row."""
+    if version is None or record is None:
+        return Entry(now=exactly(now))
+    return entry_from(record, version, exactly(now))
 
 
 def columns_of(record: Record, wake: Wake) -> dict[str, Any]:

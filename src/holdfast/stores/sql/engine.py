@@ -35,8 +35,6 @@ DRIVERS = {
     "mysql": ("pymysql", "aiomysql", "mysql"),
     "mariadb": ("pymysql", "aiomysql", "mysql"),
 }
-# A connection that is older than this is replaced: something on the way may have cut it.
-RECYCLE_S = 1800
 
 
 class Options(Struct, frozen=True):
@@ -44,7 +42,7 @@ class Options(Struct, frozen=True):
 
     table: Table = Table()
     wakeup: Wakeup = "auto"
-    pool_size: int = 5
+    pool_size: int = 10
     timeout_s: float = 10.0
 
 
@@ -111,7 +109,9 @@ def blocking_engine(url: URL, options: Options) -> Engine:
     driver, _, extra = DRIVERS[family]
     arguments = _arguments(url, options)
     if driver == "pymysql":
-        arguments["connect_args"].setdefault("read_timeout", options.timeout_s)
+        # Two different ones would be set on the socket by turns, twice per statement.
+        for name in ("read_timeout", "write_timeout"):
+            arguments["connect_args"].setdefault(name, options.timeout_s)
     try:
         return create_engine(url.set(drivername=f"{family}+{driver}"), **arguments)
     except ImportError as exc:
@@ -142,9 +142,7 @@ def _arguments(url: URL, options: Options) -> dict[str, Any]:
         "skip_autocommit_rollback": True,
         "pool_reset_on_return": None,
         "pool_size": options.pool_size,
-        "max_overflow": options.pool_size,
-        "pool_timeout": options.timeout_s,
-        "pool_recycle": RECYCLE_S,
+        "max_overflow": -1,  # `wires.py` keeps to the size
         "pool_use_lifo": True,
         "hide_parameters": True,
         "connect_args": connect_args,
@@ -160,7 +158,7 @@ def _postgres_defaults(options: Options) -> dict[str, Any]:
         "keepalives_interval": 5,
         "keepalives_count": 3,
         "application_name": "holdfast",
-        # A prepared statement is session state: behind PgBouncer the session is another one.
+        # What is prepared, and where that can be, is decided in `libpq.py`.
         "prepare_threshold": None,
     }
 

@@ -57,6 +57,7 @@ class Meaning(Struct, frozen=True):
 
     kind: type[HoldfastError]
     advice: str = ""
+    ends: bool = False  # the connection is of no more use
 
 
 _LOGIN = Meaning(Misconfigured, "Check user and password in the URL, and the user's rights.")
@@ -77,11 +78,14 @@ _FULL = Meaning(StoreFull, "Free some space on the database's disk.")
 _CROWDED = Meaning(Unavailable, "The server has no connection left for us.")
 _AGAIN = Meaning(Again)
 _NOT_NOW = Meaning(Unavailable)
-_UNKNOWN = Meaning(OutcomeUnknown)
+_UNKNOWN = Meaning(OutcomeUnknown, ends=True)
+# Something between us and the server changed sessions under a prepared statement.
+_NOT_PREPARED = Meaning(Again, ends=True)
 
 POSTGRES_CODES: Mapping[Code, Meaning] = {
     "23505": Meaning(AlreadyThere),
     "25006": _READ_ONLY,
+    "26000": _NOT_PREPARED,
     "28000": _LOGIN,
     "28P01": _LOGIN,
     "3D000": _NO_DATABASE,
@@ -90,6 +94,7 @@ POSTGRES_CODES: Mapping[Code, Meaning] = {
     "40P01": _AGAIN,
     "42501": _NO_RIGHTS,
     "42P01": _NO_TABLE,
+    "42P05": _NOT_PREPARED,
     "42703": _OTHER_TABLE,
     "42804": _OTHER_TABLE,
     "42P10": _OTHER_TABLE,
@@ -198,11 +203,11 @@ MYSQL = Diagnosis(MYSQL_CODES, _mysql_code, _mysql_broken)
 
 
 def trouble(
-    exc: Exception, diagnosis: Diagnosis, doing: Doing, place: str
+    exc: Exception, diagnosis: Diagnosis, doing: Doing, place: str, *, gone: bool = False
 ) -> tuple[HoldfastError, bool]:
     """The driver's error in our words, and whether the connection is of no more use.
 
-    The caller raises it `from cause(exc)`.
+    `gone` says that it surely is. The caller raises the error `from cause(exc)`.
     """
     if isinstance(exc, sa.TimeoutError):
         full = "all connections of the pool are in use; make it larger with ?pool_size="
@@ -213,8 +218,8 @@ def trouble(
     words = f"{place}: {said[0] if said else type(error).__name__}"
     meaning = diagnosis.codes.get(code)
     if meaning is not None and not (meaning is _UNKNOWN and doing != "writing"):
-        return meaning.kind(f"{words} {meaning.advice}".rstrip()), meaning is _UNKNOWN
-    if meaning is _UNKNOWN or is_broken(exc, code, diagnosis, doing):
+        return meaning.kind(f"{words} {meaning.advice}".rstrip()), gone or meaning.ends
+    if gone or meaning is _UNKNOWN or is_broken(exc, code, diagnosis, doing):
         return _KIND_WHEN_BROKEN[doing](words), True
     if isinstance(error, RuntimeError) and "cryptography" in str(error):
         return MissingDriver(f"{words} (pip install 'holdfast[mysql]')"), True
@@ -223,9 +228,12 @@ def trouble(
 
 def is_broken(exc: Exception, code: Code, diagnosis: Diagnosis, doing: Doing) -> bool:
     """Whether this is about the connection and not about the statement."""
-    if isinstance(exc, sa.DBAPIError):
-        no_answer = code is None and isinstance(exc, (sa.OperationalError, sa.InterfaceError))
-        return exc.connection_invalidated or no_answer or diagnosis.is_broken(code)
+    if isinstance(exc, sa.DBAPIError) and exc.connection_invalidated:
+        return True
+    kinds = {kind.__name__ for kind in type(cause(exc)).__mro__}
+    if "DatabaseError" in kinds or "InterfaceError" in kinds:  # the names of PEP 249
+        no_answer = code is None and not kinds.isdisjoint({"OperationalError", "InterfaceError"})
+        return no_answer or diagnosis.is_broken(code)
     return isinstance(exc, (OSError, EOFError, sa.InvalidRequestError)) or doing == "connecting"
 
 

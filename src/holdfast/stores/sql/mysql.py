@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sqlalchemy import text
 from sqlalchemy.sql.compiler import IdentifierPreparer
 
 from holdfast.core.commands import Wake
@@ -36,10 +35,11 @@ class MySQLDialect(Dialect):
     )
     diagnosis = MYSQL
     sql_file = Path(__file__).with_name("mysql.sql")
+    returning = False
 
     def __init__(self, table: Table, preparer: IdentifierPreparer) -> None:
         super().__init__(table, preparer)
-        self._now = Query(text(self.sql("now")))
+        self._now = Query(self.sql("now"))
 
     def fragments(self) -> dict[str, str]:
         """Where the table is looked for."""
@@ -75,11 +75,11 @@ class MySQLDialect(Dialect):
 
     def _swap(self, key: str, version: Version, record: Record | None, wake: Wake) -> Query:
         if record is None:
-            return self.query("delete", writing=True, key=key, version=version)
+            return self.writing("delete", key=key, version=version)
         values = {"key": key, **columns_of(record, wake)}
         if version is None:
-            return self.query("insert", writing=True, **values)
-        return self.query("update", writing=True, **values, version=version)
+            return self.writing("insert", **values)
+        return self.writing("update", **values, version=version)
 
     def _now_queries(self) -> Queries[Interval]:
         """The clock, after a write that was done: a failure here does not undo it."""
@@ -87,4 +87,4 @@ class MySQLDialect(Dialect):
             answer = yield from self._now
         except Unavailable as trouble:
             raise OutcomeUnknown(f"It was written, but then: {trouble}") from trouble.__cause__
-        return exactly(answer.rows[0].now)
+        return exactly(answer.rows[0][0])

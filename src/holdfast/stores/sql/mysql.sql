@@ -45,7 +45,7 @@ SELECT
     VERSION() AS server
 
 -- name: load
-SELECT {clock} AS now, here.version, here.record
+SELECT {clock}, here.version, here.record
 FROM (SELECT 1) AS always
 LEFT JOIN {table} AS here ON here.`key` = :key
 
@@ -72,15 +72,15 @@ WHERE `key` = :key AND version = :version
 DELETE FROM {table} WHERE `key` = :key AND version = :version
 
 -- name: now
-SELECT {clock} AS now
+SELECT {clock}
 
 -- name: first_page
-SELECT {clock} AS now, `key`, version, record
+SELECT `key`, {clock}, version, record
 FROM {table} WHERE `key` >= :start ORDER BY `key` LIMIT :most
 
 -- name: next_page
-SELECT {clock} AS now, `key`, version, record
+SELECT `key`, {clock}, version, record
 FROM {table} WHERE `key` > :start ORDER BY `key` LIMIT :most
 
 -- name: turns
-SELECT `key`, version, turn FROM {table} WHERE `key` IN :keys
+SELECT `key`, version, turn FROM {table} WHERE `key` IN ({keys})

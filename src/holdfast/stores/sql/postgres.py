@@ -1,4 +1,4 @@
-"""PostgreSQL: a swap, its conflict and its wake-up in one round trip."""
+"""PostgreSQL: a swap and its wake-up in one round trip."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import text
-
 from holdfast.core.commands import ANYONE, NOBODY, Wake
 from holdfast.core.contract import Conflict, Facts, Swapped, Version, exactly
 from holdfast.core.records import Record
 from holdfast.stores.base import Outcome
-from holdfast.stores.sql.dialect import Dialect, Queries, Query, Sight, columns_of, entry_of
+from holdfast.stores.sql.dialect import Dialect, Queries, Query, Sight, columns_of
 from holdfast.stores.sql.errors import POSTGRES
 
 # PostgreSQL takes less than 8000 bytes; the key and the version need some of them.
@@ -39,6 +37,7 @@ class PostgreSQLDialect(Dialect):
     )
     diagnosis = POSTGRES
     sql_file = Path(__file__).with_name("postgres.sql")
+    returning = True
     channel = ""
 
     def fragments(self) -> dict[str, str]:
@@ -60,30 +59,27 @@ class PostgreSQLDialect(Dialect):
     def swap_queries(
         self, key: str, version: Version, record: Record | None, wake: Wake
     ) -> Queries[Outcome]:
-        """One statement; a second one only when it had to wait for another writer."""
+        """One statement; a second one shows what is there if it did not fit."""
         answer = yield from self._swap(key, version, record, wake)
-        row = answer.rows[0]._mapping
-        if row["written"] is not None:
-            return Swapped(None if record is None else row["written"], exactly(row["now"]))
-        if row["version"] == version:
-            # The snapshot is from before the write that was waited for: look again.
+        if not answer.rows:
             return Conflict((yield from self.load_queries(key)))
-        return Conflict(entry_of(row))
+        written, now, _ = answer.rows[0]
+        return Swapped(None if record is None else written, exactly(now))
 
     def _swap(self, key: str, version: Version, record: Record | None, wake: Wake) -> Query:
         values = {"key": key, "channel": self.channel, "whom": whom(key, wake)}
         if record is None:
             turn = int(wake != NOBODY)
-            return self.query("delete", writing=True, **values, version=version, turn=turn)
+            return self.writing("delete", **values, version=version, turn=turn)
         values |= columns_of(record, wake)
         if version is None:
-            return self.query("insert", writing=True, **values)
-        return self.query("update", writing=True, **values, version=version)
+            return self.writing("insert", **values)
+        return self.writing("update", **values, version=version)
 
     def ring_queries(self, payload: str) -> Queries[None]:
         """Say something to all who listen."""
         yield from Query(
-            text(self.sql("ring")), {"channel": self.channel, "payload": payload}, writing=True
+            self.sql("ring"), {"channel": self.channel, "payload": payload}, writing=True
         )
 
 

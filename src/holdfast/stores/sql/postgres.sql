@@ -1,8 +1,8 @@
 -- Every statement is a transaction of its own, and brings the server's clock with it.
 -- `version` grows with every write of a row and is at least the clock, so that it does not
 -- repeat after a row was dropped. `turn` changes only with writes that may let a waiter in.
--- A swap that does not fit shows, in the same trip, what is there instead: as of the
--- statement's start, so a writer that was waited for is not in it (see `postgres.py`).
+-- A swap that does not fit returns no row. One that had to wait for another writer finds
+-- the row as that one left it.
 
 -- name: clock
 CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)
@@ -46,72 +46,52 @@ LEFT JOIN pg_class AS found ON found.oid = asked.oid
 LEFT JOIN pg_namespace AS space ON space.oid = found.relnamespace
 
 -- name: load
-SELECT {clock} AS now, here.version, CAST(here.record AS text) AS record
+SELECT {clock}, here.version, CAST(here.record AS text)
 FROM (VALUES (1)) AS always
 LEFT JOIN {table} AS here ON here.key = :key
 
 -- name: insert
-WITH done AS (
-    INSERT INTO {table} (key, mode, owners, fence, expires_at, version, turn, record)
-    VALUES (
-        :key, :mode, :owners, :fence,
-        timestamptz 'epoch' + CAST(:expires_at AS bigint) * interval '1 microsecond',
-        {clock}, 0, CAST(:record AS json)
-    )
-    ON CONFLICT (key) DO NOTHING
-    RETURNING version, {notify}
+INSERT INTO {table} (key, mode, owners, fence, expires_at, version, turn, record)
+VALUES (
+    :key, :mode, :owners, :fence,
+    timestamptz 'epoch' + CAST(:expires_at AS bigint) * interval '1 microsecond',
+    {clock}, 0, CAST(:record AS json)
 )
-SELECT {clock} AS now, done.version AS written, here.version, CAST(here.record AS text) AS record
-FROM (VALUES (1)) AS always
-LEFT JOIN done ON true
-LEFT JOIN {table} AS here ON here.key = :key AND done.version IS NULL
+ON CONFLICT (key) DO NOTHING
+RETURNING version, {clock}, {notify}
 
 -- name: update
-WITH done AS (
-    UPDATE {table} SET
-        mode = :mode,
-        owners = :owners,
-        fence = :fence,
-        expires_at = timestamptz 'epoch' + CAST(:expires_at AS bigint) * interval '1 microsecond',
-        version = greatest(version + 1, {clock}),
-        turn = turn + :turn,
-        record = CAST(:record AS json)
-    WHERE key = :key AND version = :version
-    RETURNING version, {notify}
-)
-SELECT {clock} AS now, done.version AS written, here.version, CAST(here.record AS text) AS record
-FROM (VALUES (1)) AS always
-LEFT JOIN done ON true
-LEFT JOIN {table} AS here ON here.key = :key AND done.version IS NULL
+UPDATE {table} SET
+    mode = :mode,
+    owners = :owners,
+    fence = :fence,
+    expires_at = timestamptz 'epoch' + CAST(:expires_at AS bigint) * interval '1 microsecond',
+    version = greatest(version + 1, {clock}),
+    turn = turn + :turn,
+    record = CAST(:record AS json)
+WHERE key = :key AND version = :version
+RETURNING version, {clock}, {notify}
 
 -- name: delete
-WITH done AS (
-    DELETE FROM {table} WHERE key = :key AND version = :version
-    RETURNING version + 1 AS version, {notify_deleted}
-)
-SELECT {clock} AS now, done.version AS written, here.version, CAST(here.record AS text) AS record
-FROM (VALUES (1)) AS always
-LEFT JOIN done ON true
-LEFT JOIN {table} AS here ON here.key = :key AND done.version IS NULL
+DELETE FROM {table} WHERE key = :key AND version = :version
+RETURNING version, {clock}, {notify_deleted}
 
 -- name: notify
-CASE WHEN CAST(:turn AS integer) > 0 THEN pg_notify(:channel, version || ' ' || :whom) END AS rung
+CASE WHEN CAST(:turn AS integer) > 0 THEN pg_notify(:channel, version || ' ' || :whom) END
 
 -- name: notify_deleted
-CASE
-    WHEN CAST(:turn AS integer) > 0 THEN pg_notify(:channel, (version + 1) || ' ' || :whom)
-END AS rung
+CASE WHEN CAST(:turn AS integer) > 0 THEN pg_notify(:channel, (version + 1) || ' ' || :whom) END
 
 -- name: first_page
-SELECT {clock} AS now, key, version, CAST(record AS text) AS record
+SELECT key, {clock}, version, CAST(record AS text)
 FROM {table} WHERE key >= :start ORDER BY key LIMIT :most
 
 -- name: next_page
-SELECT {clock} AS now, key, version, CAST(record AS text) AS record
+SELECT key, {clock}, version, CAST(record AS text)
 FROM {table} WHERE key > :start ORDER BY key LIMIT :most
 
 -- name: turns
-SELECT key, version, turn FROM {table} WHERE key IN :keys
+SELECT key, version, turn FROM {table} WHERE key IN ({keys})
 
 -- name: ring
 SELECT pg_notify(:channel, :payload)

@@ -18,7 +18,7 @@ from holdfast.core.contract import Entry, Page, Version
 from holdfast.core.records import Record
 from holdfast.errors import BadOption, BadURL
 from holdfast.stores.base import AsyncStore, Outcome
-from holdfast.stores.poller import Poller, turn_changed
+from holdfast.stores.poller import Poller, turn_has_changed
 from holdfast.stores.sql.bell import Bell
 from holdfast.stores.sql.database import Database
 from holdfast.stores.sql.engine import (
@@ -58,7 +58,7 @@ class SQLStore(RingingStore):
         self._async_stores: list[AsyncSQLStore] = []
         self._ready_lock = threading.Lock()
         self.ready = False  # the table was seen to be there
-        self._poller = Poller(self._turns, turn_changed)
+        self._poller = Poller(self._turns, turn_has_changed)
         self._bell = self._make_bell(engine)
         self._waiting: Poller | Bell = self._bell or self._poller
         self.facts = replace(

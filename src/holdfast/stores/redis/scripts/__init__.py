@@ -9,12 +9,10 @@ from __future__ import annotations
 from hashlib import sha1
 from pathlib import Path
 
-from holdfast.stores.redis.words import pack_all
+from holdfast.stores.redis.words import bulk
 
 _FOLDER = Path(__file__).parent
 _RULES = ("record", "queue", "rules")
-
-Arg = bytes | str
 
 
 class Script:
@@ -25,14 +23,9 @@ class Script:
         self.name = name
         self.source = "\n".join(file.read_text(encoding="utf-8") for file in files).encode()
         self.sha = sha1(self.source, usedforsecurity=False).hexdigest().encode()
-
-    def by_hash(self, keys: tuple[bytes, ...], args: tuple[Arg, ...]) -> bytes:
-        """The request that names the script."""
-        return pack_all((b"EVALSHA", self.sha, len(keys), *keys, *args))
-
-    def in_full(self, keys: tuple[bytes, ...], args: tuple[Arg, ...]) -> bytes:
-        """The request that brings the script along."""
-        return pack_all((b"EVAL", self.source, len(keys), *keys, *args))
+        # How a request starts that names the script, and one that brings it along.
+        self.by_hash = bulk(b"EVALSHA") + bulk(self.sha)
+        self.in_full = bulk(b"EVAL") + bulk(self.source)
 
 
 CLAIM = Script("claim", "quick_claim", *_RULES)

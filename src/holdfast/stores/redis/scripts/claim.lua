@@ -1,6 +1,11 @@
 -- Let me in, or keep me a place in the queue.
-local claim = { token = ARGV[4], mode = ARGV[5], ttl = ARGV[6], limit = ARGV[7] }
-local rest, queueing, patience, waiter_rest = ARGV[8], ARGV[9] == '1', ARGV[10], ARGV[11]
+--
+-- ARGV[2], ARGV[5] and ARGV[6] are the holder's line, but for its fence, its start and its end;
+-- ARGV[3] the ttl, ARGV[4] for how long a record with this holder stays. Who would queue adds
+-- ARGV[7], how long its place lasts, and ARGV[8], the rest of its line.
+local claim = read_holder(ARGV[2] .. '0' .. ARGV[5] .. '0,"expires_at":0' .. ARGV[6])
+local patience, waiter_rest = ARGV[7], ARGV[8]
+local queueing = waiter_rest and '1' or '0'
 
 local holders, queue, soonest = alive(record.holders), living(record)
 local start, stop = find_line(queue, claim.token)
@@ -19,29 +24,25 @@ end
 local ahead = start and lines_before(queue, start) or queue
 if fits_beside(claim, holders, ahead) then
   local fence = next_fence(record)
-  local holder = holder_of({
-    token = claim.token, fence = digits(fence), mode = claim.mode, ttl = claim.ttl,
-    acquired_at = at, expires_at = expiry(claim.ttl), beat = ARGV[1],
-    limit = claim.limit, offered = 'false', rest = rest,
-  })
-  holders[#holders + 1] = holder
+  claim.fence, claim.acquired_at, claim.expires_at = digits(fence), at, expiry(claim.ttl)
+  holders[#holders + 1] = holder_of(claim)
   queue = without_line(queue, claim.token)
   record = {
     rev = record.rev, fence = fence, soonest = queue == '' and 0 or soonest,
     holders = holders, queue = queue,
   }
   write_record(record)
-  return granted(answer, record, holder, queue)
+  return granted(answer, record, claim, queue)
 end
 
 local first, more = shown(ahead)
-if not queueing then
-  return unchanged(record, 'blocked', ARGV[9], digits(more), array(holders), first)
+if not waiter_rest then
+  return unchanged(record, 'blocked', queueing, digits(more), array(holders), first)
 end
 local since = start and string.match(string.sub(queue, start, stop), '"since":(%d+)') or at
 local place = string.format(
   '{"token":"%s","mode":"%s","ttl":%s,"since":%s,"expires_at":%.0f,"beat":"%s","limit":%s,%s}',
-  claim.token, claim.mode, patience, since, now + patience, ARGV[1], claim.limit, waiter_rest)
+  claim.token, claim.mode, patience, since, now + patience, claim.beat, claim.limit, waiter_rest)
 if start then
   queue = string.sub(queue, 1, start - 1) .. place .. string.sub(queue, stop + 1)
 else
@@ -53,4 +54,4 @@ record = {
   holders = holders, queue = queue,
 }
 write_record(record)
-return answer(record, 'blocked', ARGV[9], digits(more), array(holders), first)
+return answer(record, 'blocked', queueing, digits(more), array(holders), first)

@@ -1,5 +1,5 @@
 -- An operator's word: throw out every holder, or the one with this fence.
-local fence = ARGV[4]
+local fence = ARGV[2]
 local out, holders = {}, {}
 for _, holder in ipairs(record.holders) do
   local list = (fence == '' or holder.fence == fence) and out or holders

@@ -1,5 +1,5 @@
 -- Take whatever this token has here, a grant or a place in the queue.
-local token = ARGV[4]
+local token = ARGV[2]
 local holders, queue = without(record.holders, token), without_line(record.queue, token)
 if #holders == #record.holders and #queue == #record.queue then
   return unchanged(record, record.freed == token and 'freed' or 'not held')

@@ -1,5 +1,5 @@
 -- I give up my grant; whoever brings the ticket may take it.
-local token, ticket, ttl = ARGV[4], ARGV[5], ARGV[6]
+local token, beat, ticket, ttl = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local offered = find(record.holders, ticket)
 if offered then
   return granted(unchanged, record, offered, '')
@@ -10,7 +10,7 @@ if not mine or dead(mine) then
 end
 local holders = without(record.holders, token)
 mine.token, mine.ttl, mine.expires_at = ticket, ttl, expiry(ttl)
-mine.beat, mine.offered = ARGV[1], 'true'
+mine.beat, mine.offered = beat, 'true'
 holders[#holders + 1] = holder_of(mine)
 record.holders, record.freed = holders, ''
 write_record(record)

@@ -1,11 +1,9 @@
 -- The short way into a lock that is free and has been used before.
-if raw then
-  local rev, fence = string.match(raw, '^{"v":1,"rev":(%d+),"fence":(%d+),"updated_at":%d+,"freed":"[^"]*","soonest":%d+,"holders":%[\n%],"queue":%[\n%]}$')
-  if rev and tonumber(fence) < MOST then
-    rev = rev + 1 > now and string.format('%.0f', rev + 1) or at
-    fence = fence + 1 > now and string.format('%.0f', fence + 1) or at
-    local holder = '{"token":"' .. ARGV[4] .. '","fence":' .. fence .. ',"mode":"' .. ARGV[5] .. '","ttl":' .. ARGV[6] .. ',"acquired_at":' .. at .. ',"expires_at":' .. string.format('%.0f', now + ARGV[6]) .. ',"beat":"' .. ARGV[1] .. '","limit":' .. ARGV[7] .. ',"offered":false,' .. ARGV[8] .. '}'
-    redis.call('SET', KEYS[1], '{"v":1,"rev":' .. rev .. ',"fence":' .. fence .. ',"updated_at":' .. at .. ',"freed":"","soonest":0,"holders":[\n' .. holder .. '\n],"queue":[\n]}', 'PX', ARGV[2] + math.ceil(ARGV[6] / 1000))
-    return 'granted\n' .. at .. '\n' .. rev .. '\n' .. holder .. '\n'
+if raw and string.sub(raw, -39) == ',"soonest":0,"holders":[\n],"queue":[\n]}' then
+  local rev, fence = string.match(raw, '^{"v":1,"rev":(%d+),"fence":(%d+),')
+  local expires_at = string.format('%d', now + ARGV[3]) -- shorter where integers are too small
+  if rev and now > tonumber(rev) and now > tonumber(fence) and #expires_at == #at then
+    redis.call('SET', KEYS[1], '{"v":1,"rev":' .. at .. ',"fence":' .. at .. ',"updated_at":' .. at .. ',"freed":"","soonest":0,"holders":[\n' .. ARGV[2] .. at .. ARGV[5] .. at .. ',"expires_at":' .. expires_at .. ARGV[6] .. '\n],"queue":[\n]}', 'PX', ARGV[4])
+    return now
   end
 end

@@ -1,11 +1,14 @@
 -- The short way for the only holder of a lock for which nobody waits.
-if raw then
-  local rev, fence, start, token, ttl, expires_at, rest = string.match(raw, '^{"v":1,"rev":(%d+),"fence":(%d+),"updated_at":%d+,"freed":"[^"]*","soonest":%d+,"holders":%[\n({"token":"([^"]*)","fence":%d+,"mode":"%l+","ttl":(%d+),"acquired_at":%d+,"expires_at":)(%d+),"beat":"[^"]*"(,"limit":%w+,"offered":%l+,"owner":[^\n]*})\n%],"queue":%[\n%]}$')
-  if token == ARGV[4] and tonumber(fence) < MOST and now <= tonumber(expires_at) then
-    rev = rev + 1 > now and string.format('%.0f', rev + 1) or at
-    local left = math.max(tonumber(ttl), expires_at - now)
-    local holder = start .. string.format('%.0f', now + left) .. ',"beat":"' .. ARGV[1] .. '"' .. rest
-    redis.call('SET', KEYS[1], '{"v":1,"rev":' .. rev .. ',"fence":' .. fence .. ',"updated_at":' .. at .. ',"freed":"","soonest":0,"holders":[\n' .. holder .. '\n],"queue":[\n]}', 'PX', ARGV[2] + math.ceil(left / 1000))
-    return 'granted\n' .. at .. '\n' .. rev .. '\n' .. holder .. '\n'
+if raw and string.sub(raw, -15) == '\n],"queue":[\n]}' then
+  local rev, fence = string.match(raw, '^{"v":1,"rev":(%d+),"fence":(%d+),')
+  local head, mine = string.find(raw, ',"soonest":0,"holders":[\n{"token":"' .. ARGV[2] .. '",', 1, true)
+  if rev and now > tonumber(rev) and tonumber(fence) < MOST and mine and string.find(raw, '\n', mine, true) == #raw - 14 then
+    local ttl, before, old, after = string.match(raw, '^"fence":%d+,"mode":"%l+","ttl":(%d+),"acquired_at":%d+,"expires_at":()(%d+),"beat":"[^"]*"(),"limit":', mine + 1)
+    local expires_at = ttl and string.format('%d', now + ttl)
+    if ttl and now <= tonumber(old) and now + ttl >= tonumber(old) and #expires_at == #at then
+      local holder = string.sub(raw, head + 25, before - 1) .. expires_at .. ',"beat":"' .. ARGV[3] .. '"' .. string.sub(raw, after, -16)
+      redis.call('SET', KEYS[1], '{"v":1,"rev":' .. at .. ',"fence":' .. fence .. ',"updated_at":' .. at .. ',"freed":"","soonest":0,"holders":[\n' .. holder .. '\n],"queue":[\n]}', 'PX', string.format('%d', ARGV[1] + math.ceil(ttl / 1000)))
+      return 'granted\n' .. at .. '\n' .. at .. '\n' .. holder .. '\n'
+    end
   end
 end

@@ -67,7 +67,7 @@ local function lifetime(holders)
   for _, holder in ipairs(holders) do
     last = math.max(last, tonumber(holder.ttl), holder.expires_at - now)
   end
-  return ARGV[2] + math.ceil(last / 1000)
+  return ARGV[1] + math.ceil(last / 1000)
 end
 
 local function uncoded(code)
@@ -119,7 +119,7 @@ end
 -- The answer to a command that changed nothing now, but may have done so before: WAIT is to
 -- wait for that, so write the expiry that is there once more.
 local function unchanged(record, name, ...)
-  local left = ARGV[3] == '1' and record.rev and redis.call('PTTL', KEYS[1])
+  local left = ARGV[#ARGV] == '!' and record.rev and redis.call('PTTL', KEYS[1])
   if left and left > 0 then redis.call('PEXPIRE', KEYS[1], left) end
   return answer(record, name, ...)
 end

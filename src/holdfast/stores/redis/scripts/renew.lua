@@ -1,10 +1,10 @@
 -- I am still here.
-local mine, place = find(record.holders, ARGV[4])
+local mine, place = find(record.holders, ARGV[2])
 if not mine or dead(mine) then
   return unchanged(record, 'not held')
 end
 mine.expires_at = digits(math.max(tonumber(mine.expires_at), now + mine.ttl))
-mine.beat = ARGV[1]
+mine.beat = ARGV[3]
 record.holders[place] = holder_of(mine)
 record.freed = ''
 write_record(record)

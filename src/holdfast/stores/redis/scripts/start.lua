@@ -1,9 +1,10 @@
 -- Every command starts here: the clock, and what is stored.
 --
---   KEYS[1]  the record      KEYS[2], KEYS[3]  the store's index (absent in a cluster)
---   ARGV[1]  the beat of this write
---   ARGV[2]  for how long a free record stays, in milliseconds
---   ARGV[3]  '1': write something in any case, so that WAIT has a write to wait for
+--   KEYS[1]  the record      KEYS[2], KEYS[3]  the store's index, for what may enter a record
+--                                              (absent in a cluster)
+--   ARGV[1]  for how long a free record stays, in milliseconds
+--   the last of ARGV, if it is '!': write something in any case, so that WAIT has a write to
+--   wait for
 --
 -- The record is the JSON of `holdfast.core.records`, in one fixed layout: a head, then one
 -- line per holder and per waiter. No JSON text has a line break inside, so lines and the
@@ -15,13 +16,15 @@
 --
 -- The answer is one string of lines: its name, the clock, the rev, and what belongs to it.
 --
--- Lua builds every function of a script anew in every run. So what happens most has a short
--- way of its own (`quick_*.lua`) before the functions of the long way; both must agree, and
--- the differential test holds them to it.
+-- Lua builds every function of a script anew in every run, and every string costs, an argument
+-- most of all. So what happens most has a short way of its own (`quick_*.lua`) before the
+-- functions of the long way, for a record as it mostly is and a clock that has gone on since;
+-- both ways must agree, and the differential test holds them to it. Where all else follows
+-- from it, the answer of a short way is the clock alone.
 
 local MOST = 9007199254740991
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local at = time[1] .. string.sub('00000' .. time[2], -6) -- the same, in digits
+local at = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
 local raw = redis.call('GET', KEYS[1])

@@ -1,5 +1,5 @@
 -- I bring the ticket of an offered grant, and hold it from now on.
-local ticket, token, ttl, owner, note = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
+local token, beat, ticket, ttl, owner, note = ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local mine = find(record.holders, token)
 if mine and not dead(mine) then
   return granted(unchanged, record, mine, (living(record)))
@@ -14,7 +14,7 @@ end
 local fence = next_fence(record)
 local taken = holder_of({
   token = token, fence = digits(fence), mode = offered.mode, ttl = ttl,
-  acquired_at = at, expires_at = expiry(ttl), beat = ARGV[1], limit = offered.limit,
+  acquired_at = at, expires_at = expiry(ttl), beat = beat, limit = offered.limit,
   offered = 'false', rest = '"owner":' .. owner .. ',"note":' .. note,
 })
 local holders = without(record.holders, ticket)

@@ -1,0 +1,54 @@
+"""How a statement goes to the server on a connection of our own, and its answer back."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from sqlalchemy import text
+from sqlalchemy.engine.interfaces import Dialect as Driver
+
+from holdfast.stores.sql.dialect import Answer, Query
+
+# How many statements are kept in a driver's spelling.
+SPELLED = 64
+
+# On an event loop: waits for what the driver returns there. Else there is nothing to do.
+Finish: TypeAlias = Callable[[Any], Any]
+
+
+class Talk(ABC):
+    """One connection's side of the conversation."""
+
+    @abstractmethod
+    def ask(self, query: Query) -> Answer:
+        """Run a statement."""
+
+
+class CursorTalk(Talk):
+    """With any driver. A new cursor for each statement would cost a part of its time."""
+
+    def __init__(self, connection: Any, driver: Driver) -> None:
+        self._cursor = connection.cursor()
+        self._driver = driver
+
+    def ask(self, query: Query) -> Answer:
+        cursor = self._cursor
+        cursor.execute(*spelled(query, self._driver))
+        if query.shows:
+            return Answer(cursor.fetchall())
+        return Answer((), cursor.rowcount, getattr(cursor, "lastrowid", None) or 0)
+
+
+def spelled(query: Query, driver: Driver) -> tuple[str, Any]:
+    """A statement and its values as this driver wants them."""
+    sql, order = _spelling(query.sql, driver)
+    return sql, query.values if order is None else tuple(query.values[name] for name in order)
+
+
+@lru_cache(SPELLED)
+def _spelling(sql: str, driver: Driver) -> tuple[str, Sequence[str] | None]:
+    compiled = text(sql).compile(dialect=driver)
+    return str(compiled), list(compiled.positiontup or ()) if compiled.positional else None

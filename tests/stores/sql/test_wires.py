@@ -1,0 +1,229 @@
+"""Connections of our own: how many there are, who gets them, and what is prepared on them."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import event, text
+from sqlalchemy.dialects.mysql import mariadbconnector
+from sqlalchemy.dialects.postgresql import asyncpg, psycopg2
+
+from holdfast.core.contract import Swapped
+from holdfast.core.records import Record
+from holdfast.errors import Unavailable
+from holdfast.stores.registry import open_store
+from holdfast.stores.sql import SQLStore
+from holdfast.stores.sql.dialect import Query
+from holdfast.stores.sql.talks import spelled
+from tests.engines.base import require
+from tests.engines.postgres import PgBouncer, PostgreSQL
+from tests.engines.proxy import Proxy
+from tests.engines.shared import shared
+from tests.stores.sql.servers import Server
+
+
+def connections_of(engine: Any) -> list[Any]:
+    """The connections that an engine makes from now on."""
+    made: list[Any] = []
+    event.listen(engine, "connect", lambda connection, record: made.append(connection))
+    return made
+
+
+def run_on(store: SQLStore, sql: str) -> Any:
+    """Say something on the connection that the store would use next."""
+    wire = store.database.take()
+    try:
+        return wire.ask(Query(sql)).rows
+    finally:
+        store.database._wires.give_back(wire)
+
+
+def test_more_threads_than_connections(server: Server) -> None:
+    """Threads share a few connections, and none is closed and made anew."""
+    store = server.open(query="pool_size=3")
+    made = connections_of(store.database._engine)
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(lambda number: store.load(f"shared/{number}"), range(300)))
+    assert 1 <= len(made) <= 3
+
+
+def test_more_tasks_than_connections(server: Server) -> None:
+    """So do tasks, also when some of those that wait for a connection are cancelled."""
+
+    async def run() -> None:
+        blocking = open_store(server.url(query="pool_size=2"))
+        store: Any = blocking.to_async()
+        await store.setup()
+        made = connections_of(store._database._engine)
+        tasks = [asyncio.ensure_future(store.load(f"shared/{n}")) for n in range(60)]
+        await asyncio.sleep(0.003)
+        for task in tasks[::3]:
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert all(task.cancelled() or task.exception() is None for task in tasks)
+        for number in range(20):
+            await store.load(f"shared/{number}")
+        assert len(made) <= 2
+        await store.close()
+
+    asyncio.run(run())
+
+
+@contextmanager
+def all_in_use(store: SQLStore) -> Iterator[None]:
+    """Somebody has the only connection."""
+    wire = store.database.take()
+    yield
+    store.database._wires.give_back(wire)
+
+
+def test_no_connection_left(server: Server) -> None:
+    """Whoever waits in vain for a connection is told so; one that comes back in time helps."""
+    store = server.open(query="pool_size=1&timeout_s=1")
+    store.setup()
+    with all_in_use(store), pytest.raises(Unavailable, match="pool_size"):
+        store.load("k")
+    with ThreadPoolExecutor(3) as pool:
+        with all_in_use(store):
+            waiting = [pool.submit(store.load, "k") for _ in range(3)]
+            time.sleep(0.1)
+        for load in waiting:
+            load.result(10)
+
+
+def test_whoever_waits_for_a_connection_is_told_of_the_end(server: Server) -> None:
+    """A store that is closed lets nobody wait."""
+    store = server.open(query="pool_size=1&timeout_s=60")
+    store.setup()
+    with ThreadPoolExecutor(1) as pool:
+        with all_in_use(store):
+            waiting = pool.submit(store.load, "k")
+            time.sleep(0.1)
+            store.close()
+        with pytest.raises(Unavailable):
+            waiting.result(20)
+
+
+def test_all_connections_were_cut(server: Server) -> None:
+    """When one is found to be cut, the others are not tried: a read needs no luck."""
+    with Proxy(server.engine.port) as proxy:
+        store = open_store(server.url(port=str(proxy.port)))
+        assert isinstance(store, SQLStore)
+        store.setup()
+        wires = [store.database.take() for _ in range(5)]
+        for wire in wires:
+            store.database._wires.give_back(wire)
+        proxy.cut()
+        time.sleep(0.05)
+        for _ in range(5):
+            store.load("k")
+        store.close()
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[threading.Timer]:
+    """Pressed in half a second; also where the tests run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    main = threading.main_thread().ident
+    press = threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT))
+    yield press
+    press.join()
+    signal.signal(signal.SIGINT, before)
+
+
+def test_interrupted_statement(server: Server, ctrl_c: threading.Timer) -> None:
+    """Ctrl-C ends a statement that waits at the server, and the store goes on."""
+    table = server.new_table()
+    store = server.open(query=f"table={table}&timeout_s=60")
+    swapped = store.swap("k", None, Record(1))
+    assert isinstance(swapped, Swapped)
+    with server.transaction() as other:
+        other.execute(text(f"SELECT * FROM {table} FOR UPDATE"))
+        ctrl_c.start()
+        with pytest.raises(KeyboardInterrupt):
+            store.swap("k", swapped.version, Record(2))
+    assert store.load("k").version is not None
+
+
+def test_application_hears_of_our_statements(server: Server) -> None:
+    """Whoever listens to their engine's events hears of the statements of the locks."""
+    engine, heard = server.pool(), list[str]()
+
+    def hear(connection: Any, cursor: Any, statement: str, *more: Any) -> None:
+        heard.append(statement)
+
+    event.listen(engine, "before_cursor_execute", hear)
+    store = open_store(engine)
+    store.swap("heard", store.load("heard").version, Record(1))
+    assert any("holdfast_locks" in statement for statement in heard)
+    engine.dispose()
+
+
+# --- prepared statements of PostgreSQL ------------------------------------------------------
+
+PREPARED = "SELECT count(*) FROM pg_prepared_statements"
+
+
+def use(store: SQLStore, key: str) -> None:
+    """Read and write often enough."""
+    version = store.load(key).version
+    for number in range(10):
+        store.load(key)
+        swapped = store.swap(key, version, Record(number))
+        assert isinstance(swapped, Swapped)
+        version = swapped.version
+
+
+def test_prepared_where_nothing_is_between(postgres: Server) -> None:
+    """What is said often to the server itself is prepared."""
+    store = postgres.open()
+    use(store, f"prepared/{postgres.new_table()}")
+    ((count,),) = run_on(store, PREPARED)
+    assert count >= 2
+
+
+def test_not_prepared_behind_a_pooler(postgres: Server) -> None:
+    """A pooler has process ids of its own, and nothing is prepared through it."""
+    require(PgBouncer)
+    with PgBouncer(shared(PostgreSQL)) as pooler:
+        assert isinstance(pooler, PgBouncer)
+        store = open_store(pooler.url("wakeup=poll"))
+        assert isinstance(store, SQLStore)
+        use(store, f"pooled/{postgres.new_table()}")
+        assert run_on(store, PREPARED) == [(0,)]
+        store.close()
+
+
+def test_prepared_statement_is_gone(postgres: Server) -> None:
+    """Should something take the session away all the same, the statement is sent again."""
+    store, key = postgres.open(), f"prepared/{postgres.new_table()}"
+    use(store, key)
+    run_on(store, "DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$")
+    use(store, key)
+    entry = store.load(key)
+    run_on(store, "DO $$ BEGIN EXECUTE 'DEALLOCATE ALL'; END $$")
+    assert isinstance(store.swap(key, entry.version, Record(7)), Swapped)
+
+
+# --- drivers --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("driver", "sql", "values"),
+    [
+        (psycopg2.dialect, "SELECT %(b)s, %(a)s, %(b)s", {"a": 1, "b": 2}),
+        (asyncpg.dialect, "SELECT $1, $2, $1", (2, 1)),
+        (mariadbconnector.dialect, "SELECT ?, ?, ?", (2, 1, 2)),
+    ],
+)
+def test_spelled_for_drivers(driver: Any, sql: str, values: Any) -> None:
+    """Statements are written as an application's driver wants them."""
+    assert spelled(Query("SELECT :b, :a, :b", {"a": 1, "b": 2}), driver()) == (sql, values)
