@@ -13,7 +13,7 @@ from benchmarks.peers import AsyncPeer, Contestant, Peer
 from benchmarks.peers.base import Entrant
 from benchmarks.workloads.pair import calls_for
 
-THREADS, TASKS = 16, 64
+THREADS, TASKS, WARM_UP = 16, 64, 3
 
 
 class Parallel(Workload):
@@ -31,6 +31,7 @@ class Parallel(Workload):
 
     def turns(self, scale: Scale, measure: Callable[[int], Figures]) -> int:
         """How many pairs each of them makes in a turn."""
+        measure(WARM_UP)  # so that all have made their connections
         each = calls_for(scale.turn_s, lambda: measure(1)) // self.at_once
         return max(1, each)
 
