@@ -16,6 +16,7 @@ from benchmarks.sites import EMULATED
 
 CONTENDERS = 8
 WORK_S = 0.001
+WARM_UP_S = 0.12
 MOST_EMULATED = CONTENDERS
 
 
@@ -62,7 +63,7 @@ class Contended(Workload):
                 key, seconds = f"contended/{size}", scale.long_turn_s
                 if size != CONTENDERS:
                     seconds *= 0.6  # for a picture, not for the table
-                together(workers, contend, key, 0.02)  # so that all have made their connections
+                together(workers, contend, key, WARM_UP_S)  # connects, also for waiting
                 return _figures(together(workers, contend, key, seconds), seconds)
 
         yield turn

@@ -11,8 +11,9 @@ from benchmarks.crew import crew, together
 from benchmarks.harness import Column, Figures, Scale, Turn, Workload
 from benchmarks.peers import Contestant, Peer
 from benchmarks.peers.base import Entrant
+from benchmarks.workloads.contended import WARM_UP_S, WORK_S
 
-PROCESSES, WRITES, WORK_S = 8, 0.1, 0.001
+PROCESSES, WRITES = 8, 0.1
 
 
 class Readers(Workload):
@@ -41,7 +42,7 @@ class Readers(Workload):
     def open(self, entrant: Entrant, size: int, scale: Scale) -> Iterator[Turn]:
         def turn() -> Figures:
             with crew(entrant, PROCESSES) as workers:
-                together(workers, read_and_write, 0.02)
+                together(workers, read_and_write, WARM_UP_S)
                 found = together(workers, read_and_write, scale.long_turn_s)
             return {
                 "per_s": sum(got for got, _, _ in found) / scale.long_turn_s,
