@@ -49,7 +49,7 @@ def test_callbacks_do_not_keep_it() -> None:
 
 def test_a_block_keeps_it() -> None:
     """In a `with` block without a name the lease is kept all the same."""
-    with memory_locks(ttl=0.4) as locks:
+    with memory_locks(ttl=1.5) as locks:
         with locks.acquire("k"):
             (hold,) = locks._client.keeper.holds()
             gc.collect()
@@ -91,7 +91,7 @@ def test_many_dropped_at_once() -> None:
 
 def test_a_dropped_client(caplog: pytest.LogCaptureFixture) -> None:
     """A lease keeps its client: it goes on being renewed when only the lease is kept."""
-    lease = Locks(MemoryStore(), ttl=0.4).acquire("k")
+    lease = Locks(MemoryStore(), ttl=1.5).acquire("k")
     gc.collect()
     until(lambda: lease.hold.renewed > lease.hold.acquired + 500_000)
     assert lease.held

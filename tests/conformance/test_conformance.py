@@ -29,7 +29,7 @@ def test_no_combination_is_missing(request: pytest.FixtureRequest) -> None:
     parameters = {
         (item.callspec.params["name"], item.callspec.params["store"], item.callspec.params["face"])
         for item in request.session.items
-        if isinstance(item, pytest.Function) and item.originalname == "test_case"
+        if isinstance(item, pytest.Function) and item.function is test_case
     }
     if len(parameters) > 1:  # unless one was picked by hand
         assert parameters == {(n, s, f) for n in CASES for s in TARGETS for f in FACES}
