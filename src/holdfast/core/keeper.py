@@ -119,7 +119,7 @@ class Keeper:
         """Let go of a hold; its timer goes stale."""
         if hold in self._new:
             del self._new[hold]
-        elif self._kept.pop(hold, None) is not None and self._many_stale_timers():
+        elif self._kept.pop(hold, None) is not None:
             self._sweep()
 
     def next_at(self) -> Micros | None:
@@ -219,17 +219,18 @@ class Keeper:
     def _arm(self, kept: _Kept) -> None:
         self._count = kept.timer = self._count + 1
         heappush(self._timers, (kept.next_moment(), kept.timer, kept.hold))
+        self._sweep()
 
     def _share(self, of: Micros) -> Micros:
         """Another part of a span each time, evenly spread: the golden ratio's sequence."""
         return ((self._count * 40_503) & 0xFFFF) * of >> 16
 
-    def _many_stale_timers(self) -> bool:
-        return len(self._timers) > 2 * len(self._kept) + STALE_TIMERS
-
     def _sweep(self) -> None:
-        self._timers = [timer for timer in self._timers if not self._stale(timer)]
-        heapify(self._timers)
+        """Drop the stale timers once they are many."""
+        live = len(self._kept)
+        if len(self._timers) > live + live // 2 + STALE_TIMERS:
+            self._timers = [timer for timer in self._timers if not self._stale(timer)]
+            heapify(self._timers)
 
     def _stale(self, timer: _Timer) -> bool:
         _, number, hold = timer

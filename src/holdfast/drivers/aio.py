@@ -107,15 +107,10 @@ class AsyncDriver:
     async def run(self, steps: Steps[R]) -> R:
         """Run to the end. A cancellation ends the steps where they stand."""
         local, remote, store = self._local, self._remote, self._store
-        answer: Any = None
-        trouble: Exception | None = None
+        answer: Any
         try:
+            effect = steps.send(None)
             while True:
-                try:
-                    effect = steps.send(answer) if trouble is None else steps.throw(trouble)
-                except StopIteration as done:
-                    return done.value  # type: ignore[no-any-return]
-                answer = trouble = None
                 try:
                     kind = type(effect)
                     if isinstance(effect, Apply):  # the only one that is in a hurry
@@ -125,8 +120,12 @@ class AsyncDriver:
                         answer = local[kind](effect)
                     else:
                         answer = await remote[kind](effect)
-                except Exception as exc:
-                    trouble = exc
+                except Exception as trouble:
+                    effect = steps.throw(trouble)
+                else:
+                    effect = steps.send(answer)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
         finally:
             steps.close()
 
