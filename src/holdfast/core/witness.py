@@ -16,7 +16,8 @@ from holdfast.core.records import Micros, Record
 from holdfast.core.rules import Dead, Party
 from holdfast.core.validity import RATE, Reading
 
-REMEMBERED_KEYS = 4096
+# Enough for very many leases held by one client: what is forgotten costs a load at each beat.
+REMEMBERED_KEYS = 16_384
 # A look that comes too early finds the party still alive: aim a little later.
 AFTER_EXPIRY: Micros = 1000
 _NOTHING: dict[tuple[str, str], Micros] = {}
