@@ -58,7 +58,7 @@ class Terms(Struct, frozen=True, gc=False):
     care: Care = Care()
 
 
-class _Wait(Patience, kw_only=True):
+class _Wait(Patience, kw_only=True, gc=False):
     """Where one claim stands while it is not yet granted."""
 
     attempt: Attempt

@@ -31,7 +31,7 @@ def exactly(at: Micros) -> Interval:
     return Interval(at, at)
 
 
-class Entry(Struct, frozen=True):
+class Entry(Struct, frozen=True, gc=False):
     """What a store has under a key, and its clock when it looked (None: it has no clock).
 
     `fault` is set instead of the record when what is there cannot be read; the version
@@ -53,13 +53,13 @@ class Swapped(Struct, frozen=True, gc=False):
     now: Interval | None = None
 
 
-class Conflict(Struct, frozen=True):
+class Conflict(Struct, frozen=True, gc=False):
     """The swap was not done: this is there instead."""
 
     entry: Entry
 
 
-class Applied(Struct, frozen=True):
+class Applied(Struct, frozen=True, gc=False):
     """A scripted store's answer to a whole command."""
 
     verdict: Verdict

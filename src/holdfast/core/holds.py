@@ -92,7 +92,7 @@ def hold_of(key: str, granted: Granted, sent: Micros, care: Care) -> Hold:
     return Hold(key, holder, holder.token, ttl, granted.wanted, sent, sent, ends, care)
 
 
-class Attempt(DiscreetState, eq=False):
+class Attempt(DiscreetState, eq=False, gc=False):
     """One command on its way, from the first write to the answer."""
 
     key: str

@@ -34,12 +34,13 @@ ENOUGH = 12
 class Request:
     """What was asked, until all its replies have come."""
 
-    __slots__ = ("count", "future", "settled", "since")
+    __slots__ = ("count", "future", "replies", "settled", "since")
 
     def __init__(self, count: int, since: float, future: _Reply) -> None:
         self.count = count
         self.since = since
         self.future = future
+        self.replies: list[Any] = []
         self.settled = False
 
 
@@ -55,7 +56,6 @@ class Pipeline(asyncio.Protocol):
         self._reader = hiredis.Reader(replyError=ResponseError)
         self._waiting: deque[Request] = deque()
         self._unsent: list[bytes] = []  # the requests of the last ones that wait
-        self._replies: list[Any] = []  # of the first request that waits
         self._watch: asyncio.TimerHandle | None = None
         self._transport: Any = None
         self._connection: Any = None
@@ -142,14 +142,16 @@ class Pipeline(asyncio.Protocol):
             self._break(exc)
 
     def _hand_out(self, reply: Any) -> None:
-        replies, request = self._replies, self._waiting[0]
+        waiting = self._waiting
+        request = waiting[0]
+        replies = request.replies
         replies.append(reply)
         if len(replies) == request.count:
-            self._waiting.popleft()
-            self._replies = []
+            waiting.popleft()
             request.settled = True
-            if not request.future.done():
-                request.future.set_result(replies)
+            future = request.future
+            if not future.done():
+                future.set_result(replies)
 
     # --- its end ----------------------------------------------------------------------------
 
