@@ -16,7 +16,7 @@ from holdfast.testing.conformance import Target
 from tests.conformance.blob_targets import DirectoryTarget, azure_target, gcs_target, s3_target
 from tests.conformance.dynamodb_targets import DynamoDBTarget, MotoTarget, OldDynamoDBTarget
 from tests.conformance.sql_targets import mysql_target, postgres_target
-from tests.engines.redis import RedisCluster, RedisServer, SentinelSetup, client
+from tests.engines.redis import RedisCluster, RedisServer, SentinelSetup, ValkeyServer, client
 from tests.engines.shared import shared
 
 
@@ -76,6 +76,12 @@ class RedisTarget(Target):
         return port
 
 
+class ValkeyTarget(RedisTarget):
+    """The same on Valkey."""
+
+    kind = ValkeyServer
+
+
 class SentinelTarget(RedisTarget):
     """A master with a replica and three Sentinels."""
 
@@ -116,4 +122,5 @@ TARGETS: dict[str, Callable[[Path], Target]] = {
     "redis": RedisTarget,
     "redis+sentinel": SentinelTarget,
     "redis+cluster": ClusterTarget,
+    "valkey": ValkeyTarget,
 }

