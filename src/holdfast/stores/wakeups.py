@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.core.commands import ANYONE, NOBODY, Wake
 from holdfast.core.contract import Version
-from holdfast.core.records import SECOND, Micros
+from holdfast.core.records import SECOND, Micros, Undecodable, decode
 from holdfast.stores.base import Store
 
 Ring = Callable[[], object]
@@ -26,6 +26,15 @@ class Sleeper:
         self.token = token
         self.ring = ring
         self.mark: Any = None  # for the store's own use
+
+
+def is_taken(raw: bytes | str) -> bool:
+    """Whether nobody who sleeps for this record can be let in, whatever they want: it has an
+    exclusive holder. (Who waits for that one to run out wakes by itself.)"""
+    try:
+        return any(holder.mode == "exclusive" for holder in decode(raw).holders)
+    except Undecodable:
+        return False  # whoever looks will say so
 
 
 class Wakeups:

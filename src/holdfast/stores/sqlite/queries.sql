@@ -35,7 +35,7 @@ SELECT key, record, version FROM holdfast_locks WHERE key >= ? ORDER BY key LIMI
 SELECT key, record, version FROM holdfast_locks WHERE key > ? ORDER BY key LIMIT ?;
 
 -- name: turn
-SELECT version, turn FROM holdfast_locks WHERE key = ?;
+SELECT version, turn, record FROM holdfast_locks WHERE key = ?;
 
 -- name: newest_version
 SELECT coalesce(max(version), 0) FROM holdfast_locks;

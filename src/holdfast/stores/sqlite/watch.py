@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from holdfast.stores.sqlite.file import SQL, Connection
-from holdfast.stores.wakeups import Sleeper, Wakeups
+from holdfast.stores.wakeups import Sleeper, Wakeups, is_taken
 
 # Fast while something happens, slower when it is quiet.
 FASTEST_S, SLOWEST_S, SLOWING = 0.001, 0.005, 1.02
@@ -111,12 +111,14 @@ class Watch:
     def _ring_changed(self, connection: Connection) -> None:
         for key in self.sleepers.keys():
             row = connection.run(SQL["turn"], (key,)).fetchone()
-            version, turn = row if row is not None else (None, None)
+            version, turn, raw = row if row is not None else (None, None, None)
+            # Somebody was faster: whoever looks now looks in vain, and slows down the holder.
+            taken = raw is not None and is_taken(raw)
             for sleeper in self.sleepers.sleepers(key):
                 if sleeper.mark is not None:
                     changed = sleeper.mark != (turn,)
                 else:
                     changed = version != sleeper.version
-                    sleeper.mark = (turn,)
-                if changed:
+                sleeper.mark = (turn,)
+                if changed and not taken:
                     sleeper.ring()

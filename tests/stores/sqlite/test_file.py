@@ -1,4 +1,4 @@
-"""The SQLite store in one process: its file, its troubles, its clock and its watch."""
+"""The SQLite store in one process: its file, its troubles and its clock."""
 
 from __future__ import annotations
 
@@ -30,26 +30,6 @@ from holdfast import (
 from holdfast.core.records import SECOND
 from holdfast.stores.registry import open_store
 from holdfast.stores.sqlite import SQLiteStore, file
-from tests.helpers import until
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where the file is."""
-    return tmp_path / "locks.db"
-
-
-@pytest.fixture
-def locks(path: Path) -> Iterator[Locks]:
-    """A client on it."""
-    with holdfast.connect(f"sqlite://{path}", store_patience=1) as client:
-        yield client
-
-
-def watchers() -> int:
-    """How many watching threads there are."""
-    return sum(thread.name == "holdfast-watch" for thread in threading.enumerate())
-
 
 # --- the file ---------------------------------------------------------------------------------
 
@@ -370,86 +350,6 @@ def test_without_a_boot_id(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file, "_boot_id", lambda: None)
     with holdfast.connect(f"sqlite://{path}") as locks, locks.acquire("k") as lease:
         assert abs(lease.fence - time.time_ns() // 1000) < 60 * SECOND
-
-
-# --- waiting ----------------------------------------------------------------------------------
-
-
-def test_a_wait_wakes_quickly(path: Path, locks: Locks) -> None:
-    """A lock that another client frees changes hands in a few milliseconds, mostly."""
-    delays = []
-    with holdfast.connect(f"sqlite://{path}") as other:
-        for _ in range(7):
-            lease = other.acquire("k")
-            freed: list[float] = []
-
-            def free(lease: holdfast.Lease = lease, freed: list[float] = freed) -> None:
-                lease.release()
-                freed.append(time.monotonic())
-
-            timer = threading.Timer(0.05, free)
-            timer.start()
-            with locks.acquire("k", timeout=30):
-                got = time.monotonic()
-            timer.join()
-            delays.append(got - freed[0])
-    assert sorted(delays)[3] < 0.1
-
-
-def test_the_watch_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its thread goes when nobody waits any more, and comes back when somebody does."""
-    monkeypatch.setattr("holdfast.stores.sqlite.watch.LINGER_S", 0.05)
-    until(lambda: watchers() == 0)
-    with holdfast.connect(f"sqlite://{path}") as locks, locks.acquire("k"):
-        assert watchers() == 0
-        for _ in range(2):
-            with pytest.raises(holdfast.AcquireTimeout):
-                locks.acquire("k", timeout=0.05)
-            until(lambda: watchers() == 0)
-
-
-def test_the_watch_ends_with_the_client(path: Path) -> None:
-    """Closing ends it at once."""
-    until(lambda: watchers() == 0)
-    with holdfast.connect(f"sqlite://{path}") as locks, locks.acquire("k"):
-        with pytest.raises(holdfast.AcquireTimeout):
-            locks.acquire("k", timeout=0.05)
-    until(lambda: watchers() == 0)
-
-
-def test_a_watch_in_trouble(path: Path, locks: Locks, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A watch that fails wakes its sleepers, who look for themselves; no wait is stuck, and
-    nobody turns in circles."""
-    store: SQLiteStore = locks._client.store  # type: ignore[assignment]
-    failures: list[int] = []
-
-    def fail() -> file.Connection:
-        failures.append(1)
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(store._watch, "_connect", fail)
-    with holdfast.connect(f"sqlite://{path}") as other:
-        lease = other.acquire("k")
-        threading.Timer(0.4, lease.release).start()
-        with locks.acquire("k", timeout=30):
-            assert 1 <= len(failures) < 60
-
-
-def test_many_wait_in_one_process(locks: Locks) -> None:
-    """Fifty threads who wait for one lock all get it."""
-    got: list[int] = []
-
-    def work(number: int) -> None:
-        with locks.acquire("k", timeout=60):
-            got.append(number)
-
-    with locks.acquire("k"):
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(50)]
-        for thread in threads:
-            thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(got) == list(range(50))
 
 
 def test_closing_is_final(path: Path) -> None:

@@ -1,0 +1,140 @@
+"""Waiting on SQLite: the thread that watches the file."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast import Locks
+from holdfast.core.contract import Swapped
+from holdfast.core.records import Holder, Mode, Record, Waiter, encode
+from holdfast.stores.sqlite import SQLiteStore, file
+from tests.helpers import until
+
+
+def watchers() -> int:
+    """How many watching threads there are."""
+    return sum(thread.name == "holdfast-watch" for thread in threading.enumerate())
+
+
+def test_a_wait_wakes_quickly(path: Path, locks: Locks) -> None:
+    """A lock that another client frees changes hands in a few milliseconds, mostly."""
+    delays = []
+    with holdfast.connect(f"sqlite://{path}") as other:
+        for _ in range(7):
+            lease = other.acquire("k")
+            freed: list[float] = []
+
+            def free(lease: holdfast.Lease = lease, freed: list[float] = freed) -> None:
+                lease.release()
+                freed.append(time.monotonic())
+
+            timer = threading.Timer(0.05, free)
+            timer.start()
+            with locks.acquire("k", timeout=30):
+                got = time.monotonic()
+            timer.join()
+            delays.append(got - freed[0])
+    assert sorted(delays)[3] < 0.1
+
+
+def test_the_watch_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread goes when nobody waits any more, and comes back when somebody does."""
+    monkeypatch.setattr("holdfast.stores.sqlite.watch.LINGER_S", 0.05)
+    until(lambda: watchers() == 0)
+    with holdfast.connect(f"sqlite://{path}") as locks, locks.acquire("k"):
+        assert watchers() == 0
+        for _ in range(2):
+            with pytest.raises(holdfast.AcquireTimeout):
+                locks.acquire("k", timeout=0.05)
+            until(lambda: watchers() == 0)
+
+
+def test_the_watch_ends_with_the_client(path: Path) -> None:
+    """Closing ends it at once."""
+    until(lambda: watchers() == 0)
+    with holdfast.connect(f"sqlite://{path}") as locks, locks.acquire("k"):
+        with pytest.raises(holdfast.AcquireTimeout):
+            locks.acquire("k", timeout=0.05)
+    until(lambda: watchers() == 0)
+
+
+def test_a_watch_in_trouble(path: Path, locks: Locks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch that fails wakes its sleepers, who look for themselves; no wait is stuck, and
+    nobody turns in circles."""
+    store: SQLiteStore = locks._client.store  # type: ignore[assignment]
+    failures: list[int] = []
+
+    def fail() -> file.Connection:
+        failures.append(1)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(store._watch, "_connect", fail)
+    with holdfast.connect(f"sqlite://{path}") as other:
+        lease = other.acquire("k")
+        threading.Timer(0.4, lease.release).start()
+        with locks.acquire("k", timeout=30):
+            assert 1 <= len(failures) < 60
+
+
+def test_many_wait_in_one_process(locks: Locks) -> None:
+    """Fifty threads who wait for one lock all get it."""
+    got: list[int] = []
+
+    def work(number: int) -> None:
+        with locks.acquire("k", timeout=60):
+            got.append(number)
+
+    with locks.acquire("k"):
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(50)]
+        for thread in threads:
+            thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(got) == list(range(50))
+
+
+# --- who is rung ------------------------------------------------------------------------------
+
+
+def held(mode: Mode) -> Record:
+    """A record with one holder."""
+    return Record(1, (Holder("t", 1, "o", mode, 1, 1, 1, "b"),))
+
+
+def queued() -> Record:
+    """One that nobody holds, with a place in its queue."""
+    return Record(1, (), (Waiter("t", "o", "exclusive", 1, 1, 1, "b"),))
+
+
+@pytest.mark.parametrize(
+    ("found", "rings"),
+    [(held("exclusive"), False), (held("shared"), True), (queued(), True), (Record(1), True)],
+    ids=["taken again", "shared", "queued", "free"],
+)
+def test_who_comes_too_late_is_left_asleep(path: Path, found: Record, rings: bool) -> None:
+    """A lock that was freed, and that somebody else has by now, wakes nobody; one with room
+    for somebody does."""
+    store = SQLiteStore(path)
+    rung = {key: threading.Event() for key in ("it", "signal")}
+    for key, event in rung.items():
+        swapped = store.swap(key, None, held("exclusive"))
+        assert isinstance(swapped, Swapped)
+        store.sleep(key, swapped.version, "me", event.set)
+    sleepers = [one for key in rung for one in store._watch.sleepers.sleepers(key)]
+    until(lambda: all(sleeper.mark for sleeper in sleepers))  # they have been looked at
+    with closing(sqlite3.connect(path)) as another, another:
+        another.executemany(
+            "UPDATE holdfast_locks SET version = version + 1, turn = turn + 1, record = ? "
+            "WHERE key = ?",
+            [(encode(found).decode(), "it"), (encode(Record(1)).decode(), "signal")],
+        )
+    assert rung["signal"].wait(60)
+    assert rung["it"].is_set() == rings
+    store.close()
