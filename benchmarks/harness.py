@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from benchmarks.peers import Contestant, Peer
 from benchmarks.peers.base import Entrant, Kind
+from benchmarks.sites import Place
 
 Figures = dict[str, float | list[float]]
 Turn = Callable[[], Figures]
@@ -124,7 +125,10 @@ class Workload(ABC):
     columns: ClassVar[tuple[Column, ...]]  # the first one is what it is about
     size_name: ClassVar[str] = ""
     processes: ClassVar[bool] = False  # whether several processes must see the store
-    only: ClassVar[tuple[str, ...]] = ()  # the stores that it makes sense on; none: all
+
+    def fits(self, place: Place) -> bool:
+        """Whether it makes sense at a place."""
+        return place.processes or not self.processes
 
     def takes(self, contestant: type[Contestant]) -> bool:
         """Who takes part: all blocking ones that are locks, unless it says otherwise."""

@@ -85,9 +85,7 @@ class Selection:
 
     def entrants(self, workload: Workload, place: Place, scale: Scale) -> list[Entrant]:
         """Who takes part in a workload at a place."""
-        if workload.processes and not place.processes:
-            return []
-        if workload.only and place.store not in workload.only:
+        if not workload.fits(place):
             return []
         kinds = [kind for kind in contestants(place.store) if workload.takes(kind)]
         if self.contestants:

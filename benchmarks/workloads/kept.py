@@ -16,7 +16,7 @@ from benchmarks.harness import Column, Row, Scale, Turn, Workload, reason, row_o
 from benchmarks.peers import Contestant, Peer
 from benchmarks.peers.base import Entrant
 from benchmarks.sites import EMULATED, Place
-from benchmarks.wire import Count, counted
+from benchmarks.wire import Wire, counted
 
 PAGE_BYTES = resource.getpagesize()
 
@@ -88,8 +88,9 @@ class _Keeper:
 
     def __init__(self, stack: ExitStack, entrant: Entrant, size: int) -> None:
         self.size = size
-        place, self._count = stack.enter_context(_counted(entrant.place))
-        [self.worker] = stack.enter_context(crew(replace(entrant, place=place), 1))
+        wire = stack.enter_context(_counted(entrant.place))
+        self._count = wire.count
+        [self.worker] = stack.enter_context(crew(replace(entrant, place=wire.place), 1))
         self._values: dict[str, list[float]] = {}
 
     def note(self, figures: dict[str, float]) -> None:
@@ -106,8 +107,8 @@ class _Keeper:
         return self._values
 
 
-def _counted(place: Place) -> AbstractContextManager[tuple[Place, Count]]:
-    return counted(place) if place.port else nullcontext((place, int))
+def _counted(place: Place) -> AbstractContextManager[Wire]:
+    return counted(place) if place.port else nullcontext(Wire(place))
 
 
 _leases: list[Any] = []  # in the keeper's process
