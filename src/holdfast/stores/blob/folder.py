@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from errno import EACCES, EDQUOT, EEXIST, ENOSPC, EPERM, EROFS
 from hashlib import blake2b
+from heapq import nsmallest
 from pathlib import Path
 from zlib import crc32
 
@@ -88,10 +89,15 @@ class Folder:
             raise self.trouble(exc) from exc
         return found.st_ino, found.st_mtime_ns, found.st_size
 
-    def names(self) -> list[str]:
-        """All files, in order."""
+    def names(self, start: str, after: str, limit: int) -> list[str]:
+        """The next files whose names begin so, in order. Never all names at once: there may be
+        very many."""
         try:
-            return sorted(os.listdir(self.path))  # noqa: PTH208
+            with os.scandir(self.path) as files:
+                names = (file.name for file in files)
+                return nsmallest(
+                    limit, (name for name in names if name.startswith(start) and name > after)
+                )
         except OSError as exc:
             raise self.trouble(exc) from exc
 
