@@ -10,7 +10,7 @@ import logging
 import multiprocessing
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from typing import Any
@@ -21,7 +21,11 @@ from benchmarks.peers.ours import Holdfast
 ANSWER_WITHIN_S = 120.0
 WARM_UP_S = 0.12
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["benchmarks.preload"])
+
+
+def preload(modules: Iterable[str]) -> None:
+    """What the fork server is to import; only before its first process."""
+    _context.set_forkserver_preload(["benchmarks.preload", *modules])
 
 
 class CrewError(Exception):

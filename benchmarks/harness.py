@@ -40,8 +40,8 @@ FULL = Scale(
     listed=(10_000, 100_000),
 )  # fmt: skip
 QUICK = Scale(
-    "quick", rounds=5, turn_s=0.01, long_rounds=1, long_turn_s=0.25, hand_overs=3,
-    contenders=(8,), leases=(300,), ttl_s=2.0, listed=(1000, 5000),
+    "quick", rounds=5, turn_s=0.01, long_rounds=1, long_turn_s=0.2, hand_overs=3,
+    contenders=(8,), leases=(200,), ttl_s=1.5, listed=(2000,),
 )  # fmt: skip
 TINY = Scale(
     "tiny", rounds=2, turn_s=0.001, long_rounds=1, long_turn_s=0.05, hand_overs=2,
@@ -125,6 +125,7 @@ class Workload(ABC):
     columns: ClassVar[tuple[Column, ...]]  # the first one is what it is about
     size_name: ClassVar[str] = ""
     processes: ClassVar[bool] = False  # whether several processes must see the store
+    quick_for_all: ClassVar[bool] = False  # also a quick run has all contestants
 
     def fits(self, place: Place) -> bool:
         """Whether it makes sense at a place."""
