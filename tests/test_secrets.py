@@ -33,7 +33,7 @@ def shown(thing: Any) -> str:
         Record(1, (Holder(SECRET, 1, "o", "exclusive", 1, 1, 1, "b"),), (), 1, SECRET),
         Ticket("k", SECRET, 1, 1),
         commands.Claim(SECRET, "o", "exclusive", 1),
-        commands.Renew(SECRET),
+        commands.Renew(SECRET, Holder(SECRET, 1, "o", "exclusive", 1, 1, 1, "b")),
         commands.Free(SECRET),
         commands.Offer(SECRET, SECRET, 1),
         commands.Take(SECRET, SECRET, "o", 1),

@@ -29,6 +29,7 @@ class Renew(Discreet, frozen=True, gc=False):
     """I am still here."""
 
     token: str
+    known: Holder | None = None  # the grant as the asker knows it: a store may answer without it
 
 
 class Free(Discreet, frozen=True, gc=False):

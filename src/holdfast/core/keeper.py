@@ -32,6 +32,8 @@ STALE_TIMERS = 64
 # A period is divided into so many moments at which leases of the same ttl may beat.
 GRID = 64
 COARSEST: Micros = 100_000
+# What beats together drifts apart by so small a part of a period, with each beat.
+STRAYING = 16
 # Turns under a cap that were missed, because we woke a little late, are made up for this long.
 LATE: Micros = 50_000
 
@@ -152,7 +154,7 @@ class Keeper:
         kept.beating = False
         period = hold.ttl // BEATS_PER_TTL
         if renewed:
-            self._plan(kept, now + period - self._share(period // 4))
+            self._plan(kept, now + period - self._share(period // STRAYING))
         else:
             self._plan(kept, now + max(period // 4, SHORTEST_RETRY))
         rescued = renewed and kept.in_danger and now < kept.danger_at()

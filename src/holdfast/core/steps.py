@@ -17,7 +17,7 @@ unchanged under threads, asyncio and the simulator. How they work:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from holdfast.core import rules
@@ -204,15 +204,15 @@ def renew_steps(witness: Witness, hold: Hold) -> Steps[None]:
     now = yield from NOW
     attempt = Attempt(hold.key, Renew(hold.token))
     verdict, view = yield from apply_steps(witness, attempt, attempt.command, now)
-    _renewed(hold, attempt, verdict, view.got)
+    _renewed(hold, verdict, attempt.sent, view.got)
 
 
-def _renewed(hold: Hold, attempt: Attempt, verdict: Verdict, got: Micros) -> None:
+def _renewed(hold: Hold, verdict: Verdict, sent: Mapping[str, Micros], got: Micros) -> None:
     if not isinstance(verdict, Granted):
         raise _lost(hold, "its record is gone: it was evicted, released elsewhere, or ran out")
     if not hold.valid(got):
         raise _lost(hold, "its renewal came back too late")
-    hold.extend(verdict.holder, attempt.sent[verdict.holder.beat])
+    hold.extend(verdict.holder, sent[verdict.holder.beat])
     hold.wanted = verdict.wanted
 
 
@@ -220,7 +220,7 @@ def _lost(hold: Hold, why: str) -> LeaseLost:
     return LeaseLost(f"The lease on {hold.key!r} is lost: {why}.", key=hold.key, why=why)
 
 
-def renew_many_steps(witness: Witness, holds: Iterable[Hold]) -> Steps[list[HoldfastError | None]]:
+def renew_many_steps(witness: Witness, holds: Sequence[Hold]) -> Steps[list[HoldfastError | None]]:
     """Many beats in one trip; each has its own outcome, and the odd ones go alone."""
     now = yield from NOW
     if witness.facts.scripted:
@@ -240,32 +240,35 @@ def renew_many_steps(witness: Witness, holds: Iterable[Hold]) -> Steps[list[Hold
 
 
 def _renew_many_by_script_steps(
-    witness: Witness, holds: Iterable[Hold], now: Micros
+    witness: Witness, holds: Sequence[Hold], now: Micros
 ) -> Steps[list[HoldfastError | None]]:
-    beats, applies = [], []
-    for hold in holds:
-        attempt = Attempt(hold.key, Renew(hold.token))
-        beat = yield from Draw(BEAT_BYTES)
-        attempt.sent[beat] = now
-        beats.append((hold, attempt))
-        applies.append(Apply(hold.key, attempt.command, beat))
+    drawn = yield from Draw(BEAT_BYTES * len(holds))
+    size = len(drawn) // len(holds)
+    beats = [drawn[at : at + size] for at in range(0, len(drawn), size)]
+    applies = [
+        Apply(hold.key, Renew(hold.token, hold.holder), beat)
+        for hold, beat in zip(holds, beats, strict=True)
+    ]
     outcomes, got = yield from ApplyMany(tuple(applies))
+    sent = dict.fromkeys(beats, now)
+    last = outcomes[-1]
+    if isinstance(last, Applied):
+        witness.read_clock(last.now, now, got)
     return [
-        _renewed_by_script(witness, hold, attempt, outcome, got)
-        for (hold, attempt), outcome in zip(beats, outcomes, strict=True)
+        _renewed_by_script(hold, outcome, sent, got)
+        for hold, outcome in zip(holds, outcomes, strict=True)
     ]
 
 
 def _renewed_by_script(
-    witness: Witness, hold: Hold, attempt: Attempt, outcome: Applied | Exception, got: Micros
+    hold: Hold, outcome: Applied | Exception, sent: Mapping[str, Micros], got: Micros
 ) -> HoldfastError | None:
     if isinstance(outcome, HoldfastError):
         return outcome
     if isinstance(outcome, Exception):
         return OutcomeUnknown(f"The renewal failed in an unforeseen way: {outcome!r}")
-    witness.read_clock(outcome.now, min(attempt.sent.values()), got)
     try:
-        _renewed(hold, attempt, outcome.verdict, got)
+        _renewed(hold, outcome.verdict, sent, got)
     except LeaseLost as lost:
         return lost
     return None
@@ -313,7 +316,7 @@ def _finish_beat_steps(witness: Witness, beat: _Beat) -> Steps[HoldfastError | N
         if beat.verdict is None or beat.got is None:
             yield from renew_steps(witness, beat.hold)
         else:
-            _renewed(beat.hold, beat.attempt, beat.verdict, beat.got)
+            _renewed(beat.hold, beat.verdict, beat.attempt.sent, beat.got)
     except HoldfastError as trouble:
         return trouble
     return None

@@ -69,6 +69,15 @@ def some_claim(draw: random.Random) -> Claim:
     )  # fmt: skip
 
 
+def some_renew(draw: random.Random, record: Record) -> Renew:
+    """A renewal, by somebody who may know the grant as it was some beats ago."""
+    token = draw.choice(TOKENS + TICKETS)
+    held = rules.find(record.holders, token)
+    if held is None or draw.random() < 0.3:
+        return Renew(token)
+    return Renew(token, replace(held, expires_at=held.acquired_at, beat="before"))
+
+
 def some_take(draw: random.Random) -> Take:
     """A take, with a new note or the old one."""
     note = draw.choice((None, *NOTES))
@@ -79,7 +88,7 @@ def some_take(draw: random.Random) -> Take:
 KINDS: tuple[Callable[[random.Random, Record], Command], ...] = (
     lambda draw, record: some_claim(draw),
     lambda draw, record: some_claim(draw),
-    lambda draw, record: Renew(draw.choice(TOKENS + TICKETS)),
+    some_renew,
     lambda draw, record: Free(draw.choice(TOKENS + TICKETS)),
     lambda draw, record: Offer(draw.choice(TOKENS), draw.choice(TICKETS), draw.choice(TTLS)),
     lambda draw, record: some_take(draw),

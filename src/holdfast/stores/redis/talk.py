@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.core.commands import (
     ANYONE,
@@ -72,10 +73,11 @@ class _Place:
 
     __slots__ = ("alone", "indexed", "name")
 
-    def __init__(self, name: bytes, index: tuple[bytes, ...], stay_ms: int) -> None:
+    def __init__(self, name: bytes, keys: bytes, index: bytes, stay: bytes) -> None:
         self.name = name
-        self.alone = packed(b"1", name, b"%d" % stay_ms)
-        self.indexed = packed(b"%d" % (1 + len(index)), name, *index, b"%d" % stay_ms)
+        words = bulk(name)
+        self.alone = _ONE_KEY + words + stay
+        self.indexed = keys + words + index + stay
 
 
 class Speaker:
@@ -87,8 +89,10 @@ class Speaker:
         self._index = (names.index, names.due) if indexed else ()
         self._wait = wait
         stay_ms = tombstone // 1000
+        keys, index = bulk(b"%d" % (1 + len(self._index))), packed(*self._index)
+        stay = bulk(b"%d" % stay_ms)
         self._place = lru_cache(REMEMBERED)(
-            lambda key: _Place(names.record(key), self._index, stay_ms)
+            lambda key: _Place(names.record(key), keys, index, stay)
         )
         self._terms = lru_cache(REMEMBERED)(
             lambda mode, ttl: packed(
@@ -150,10 +154,16 @@ class Speaker:
         return self._call(script, place.name, count, place.indexed + packed(*words))
 
 
+_YES, _NO = bulk(b"1"), bulk(b"")
+
 # For each command its script, and so many words, packed.
 _Words = Callable[[Any, str], bytes]
 _COMMANDS: dict[type, tuple[Script, int, _Words]] = {
-    Renew: (RENEW, 2, lambda c, beat: bulk(word(c.token)) + bulk(word(beat))),
+    Renew: (
+        RENEW,
+        3,
+        lambda c, beat: bulk(word(c.token)) + bulk(word(beat)) + (_YES if c.known else _NO),
+    ),
     Free: (FREE, 1, lambda c, beat: bulk(word(c.token))),
     Offer: (
         OFFER,
@@ -176,6 +186,7 @@ _WAITED_FOR = {CLAIM, RENEW, OFFER, TAKE}
 # So many locks, and so many kinds of claims, have the start of their requests ready.
 REMEMBERED = 1024
 AGAIN = bulk(b"!")
+_ONE_KEY = bulk(b"1")
 
 
 # --- answers --------------------------------------------------------------------------------
@@ -193,7 +204,7 @@ def applied(reply: Any, command: Command, beat: str) -> Applied:
     """The answer to a command: a string of lines, of which only a last one has breaks; or just
     the time at which it was done in the usual way."""
     if type(reply) is int:
-        verdict = _as_usual(command, beat, reply) if type(command) is Claim else _FREED
+        verdict = _AS_USUAL[type(command)](command, beat, reply)
         return Applied(verdict, reply, Interval(reply, reply))
     lines = reply.split(b"\n", _LINES)
     verdict = _VERDICTS[lines[0]](*lines[3:])
@@ -201,7 +212,7 @@ def applied(reply: Any, command: Command, beat: str) -> Applied:
     return Applied(verdict, int(rev) if rev else None, Interval(now, now))
 
 
-def _as_usual(claim: Claim, beat: str, at: Micros) -> Verdict:
+def _claimed(claim: Claim, beat: str, at: Micros) -> Verdict:
     """A free lock was claimed: the clock is its fence."""
     return Granted(
         Holder(
@@ -209,6 +220,13 @@ def _as_usual(claim: Claim, beat: str, at: Micros) -> Verdict:
             at, at + claim.ttl, beat, claim.limit, claim.note,
         )
     )  # fmt: skip
+
+
+def _renewed(renew: Renew, beat: str, at: Micros) -> Verdict:
+    """The only holder, for whom nobody waits, has told us what it knows of its grant."""
+    known = renew.known
+    assert known is not None
+    return Granted(replace(known, expires_at=at + known.ttl, beat=beat))
 
 
 def _granted(holder: bytes, wanted: bytes, *more: bytes) -> Verdict:
@@ -231,6 +249,11 @@ def _corrupt() -> Verdict:
 
 _LINES = 6  # of a blocked claim; only `wanted` and `ahead` have line breaks inside
 _NOT_HELD, _FREED = NotHeld(), Freed()
+_AS_USUAL: dict[type, Callable[[Any, str, Micros], Verdict]] = {
+    Claim: _claimed,
+    Renew: _renewed,
+    Free: lambda free, beat, at: _FREED,
+}
 _VERDICTS: dict[bytes, Callable[..., Verdict]] = {
     b"granted": _granted,
     b"blocked": _blocked,

@@ -8,6 +8,7 @@ if raw and string.sub(raw, -15) == '\n],"queue":[\n]}' then
     if ttl and now <= tonumber(old) and now + ttl >= tonumber(old) and #expires_at == #at then
       local holder = string.sub(raw, head + 25, before - 1) .. expires_at .. ',"beat":"' .. ARGV[3] .. '"' .. string.sub(raw, after, -16)
       redis.call('SET', KEYS[1], '{"v":1,"rev":' .. at .. ',"fence":' .. fence .. ',"updated_at":' .. at .. ',"freed":"","soonest":0,"holders":[\n' .. holder .. '\n],"queue":[\n]}', 'PX', string.format('%d', ARGV[1] + math.ceil(ttl / 1000)))
+      if ARGV[4] == '1' then return now end
       return 'granted\n' .. at .. '\n' .. at .. '\n' .. holder .. '\n'
     end
   end
