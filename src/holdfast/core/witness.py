@@ -28,7 +28,7 @@ def _drop_oldest(memory: dict[str, Any]) -> None:
         memory.pop(next(iter(memory)), None)
 
 
-class View(Struct, frozen=True):
+class View(Struct, frozen=True, gc=False):
     """A record as this client saw it last, in a reply that came at `got`."""
 
     record: Record
