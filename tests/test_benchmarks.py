@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from benchmarks import history, report
 from benchmarks.__main__ import main
-from benchmarks.harness import QUICK, TINY, Row, Scale, Stat, Turn
+from benchmarks.harness import FULL, QUICK, TINY, Row, Scale, Stat, Turn
 from benchmarks.peers import Peer, contestants
 from benchmarks.peers.base import Entrant
 from benchmarks.run import Results, Selection, run
@@ -80,6 +81,20 @@ def test_reads_are_told_from_writes(head: str, reads: int) -> None:
     """By method, or by what DynamoDB is asked to do; a body alone is no request."""
     assert (requests_in(head.encode()), reads_in(head.encode())) == (1, reads)
     assert (requests_in(b"GET /"), reads_in(b"GET /")) == (0, 0)
+
+
+def test_a_quick_run_says_what_it_leaves_out() -> None:
+    """Its page does; only the uncontended pair has all peers."""
+    quick, full = replace(results(), scale="quick"), results()
+    assert "**Left out**" in report.page(quick, [], [])
+    assert "**Left out**" not in report.page(full, [], [])
+    selection = Selection.of([], QUICK)
+    for name in ("pair", "contended"):
+        found = {kind.name for kind in selection.kinds(WORKLOADS[name], "redis", QUICK)}
+        assert "redis-py Lock" in found
+        assert ("pottery Redlock" in found) == (name == "pair")
+    assert "pottery" not in selection.modules(QUICK)
+    assert "pottery" in Selection.of([]).modules(FULL)
 
 
 def test_who_fails_is_out_with_the_reason() -> None:
