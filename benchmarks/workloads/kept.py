@@ -19,7 +19,7 @@ from benchmarks.sites import EMULATED, Place
 from benchmarks.wire import Wire, counted
 
 PAGE_BYTES = resource.getpagesize()
-WARM_UP, WARM_UP_TTL_S = 100, 1.0
+WARM_UP, WARM_UP_TTL_S = 100, 0.6
 
 
 class Kept(Workload):
