@@ -70,7 +70,8 @@ class Folder:
             raise self.trouble(exc) from exc
 
     def _read(self, name: str) -> bytes:
-        opened = os.open(self.path / name, os.O_RDONLY | os.O_CLOEXEC)
+        # Not a Path: it would intern every name that there is.
+        opened = os.open(f"{self.path}/{name}", os.O_RDONLY | os.O_CLOEXEC)
         try:
             raw = os.read(opened, 65536)
             while more := os.read(opened, 65536):
