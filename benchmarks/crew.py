@@ -10,7 +10,7 @@ import logging
 import multiprocessing
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from typing import Any
@@ -19,8 +19,13 @@ from benchmarks.peers.base import Entrant
 from benchmarks.peers.ours import Holdfast
 
 ANSWER_WITHIN_S = 120.0
+WARM_UP_S = 0.12
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["benchmarks.preload"])
+
+
+def preload(modules: Iterable[str]) -> None:
+    """What the fork server is to import; only before its first process."""
+    _context.set_forkserver_preload(["benchmarks.preload", *modules])
 
 
 class CrewError(Exception):
@@ -86,6 +91,17 @@ def crew(entrant: Entrant, size: int) -> Iterator[list[Worker]]:
             worker.dismiss()
         for worker in workers:
             worker.end()
+
+
+@contextmanager
+def warm_crew(
+    entrant: Entrant, size: int, function: Callable[..., Any], *args: Any
+) -> Iterator[list[Worker]]:
+    """The same after they have done it for a moment: connected also for waiting. How long they
+    do it is the last argument."""
+    with crew(entrant, size) as workers:
+        together(workers, function, *args, WARM_UP_S)
+        yield workers
 
 
 def together(workers: list[Worker], function: Callable[..., Any], *args: Any) -> list[Any]:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from benchmarks.peers import Contestant, Peer
 from benchmarks.peers.base import Entrant, Kind
+from benchmarks.sites import Place
 
 Figures = dict[str, float | list[float]]
 Turn = Callable[[], Figures]
@@ -39,8 +40,8 @@ FULL = Scale(
     listed=(10_000, 100_000),
 )  # fmt: skip
 QUICK = Scale(
-    "quick", rounds=5, turn_s=0.01, long_rounds=1, long_turn_s=0.25, hand_overs=3,
-    contenders=(8,), leases=(300,), ttl_s=2.0, listed=(1000, 5000),
+    "quick", rounds=5, turn_s=0.01, long_rounds=1, long_turn_s=0.2, hand_overs=3,
+    contenders=(8,), leases=(200,), ttl_s=1.5, listed=(2000,),
 )  # fmt: skip
 TINY = Scale(
     "tiny", rounds=2, turn_s=0.001, long_rounds=1, long_turn_s=0.05, hand_overs=2,
@@ -124,7 +125,11 @@ class Workload(ABC):
     columns: ClassVar[tuple[Column, ...]]  # the first one is what it is about
     size_name: ClassVar[str] = ""
     processes: ClassVar[bool] = False  # whether several processes must see the store
-    only: ClassVar[tuple[str, ...]] = ()  # the stores that it makes sense on; none: all
+    quick_for_all: ClassVar[bool] = False  # also a quick run has all contestants
+
+    def fits(self, place: Place) -> bool:
+        """Whether it makes sense at a place."""
+        return place.processes or not self.processes
 
     def takes(self, contestant: type[Contestant]) -> bool:
         """Who takes part: all blocking ones that are locks, unless it says otherwise."""

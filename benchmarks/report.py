@@ -6,9 +6,10 @@ from pathlib import Path
 
 from benchmarks import history, plots
 from benchmarks.compare import advantage
-from benchmarks.harness import Column, Row, Workload
+from benchmarks.harness import QUICK, Column, Row, Workload
 from benchmarks.peers import Contestant, contestants
 from benchmarks.run import Results
+from benchmarks.sites import EMULATED
 from benchmarks.targets import verdicts
 from benchmarks.workloads import WORKLOADS
 
@@ -17,13 +18,22 @@ HEAD = """\
 
 Holdfast beside the other lock libraries for Python, in one run on one machine, over loopback.
 This page was written by `make bench`; run it on your machine. (`python -m benchmarks --quick`
-takes a minute, `python -m benchmarks redis pair` is a part, `--list` names the parts, and
+takes less than a minute, `python -m benchmarks redis pair` is a part, `--list` names the parts, and
 `benchmarks/peers/` shows how to add a library in a dozen lines.)
 
 Contestants take turns, round by round, so that a noisy machine hits all alike; a figure is the
 median of the rounds, with half the distance between the quartiles as its spread. The last column
 says how many times as good as the others we are in the first one: below 1× they are better.
 """
+
+LEFT_OUT = (
+    f"a quick run is rough: {QUICK.rounds} rounds of short turns, one of those with processes, "
+    f"{QUICK.hand_overs} hand-overs; {QUICK.leases[-1]} leases, kept with a ttl of "
+    f"{QUICK.ttl_s:g} s; {QUICK.listed[-1]:,} listed locks; no growth over sizes. The stores on "
+    f"emulators ({', '.join(sorted(EMULATED))}) are not in it unless they are named, and only the "
+    "uncontended pair has all peers: elsewhere it is us and the peers that the pictures of a full "
+    "run show."
+)
 
 
 def write(results: Results, folder: Path, worse: list[str]) -> None:
@@ -48,6 +58,8 @@ def _about(results: Results) -> str:
     versions = [f"{name} {number}" for name, number in results.versions.items()]
     lines += [f"- **Libraries**: {', '.join(versions)}"]
     lines += [f"- **Run**: {results.started}, {results.scale}, {results.took_s / 60:.1f} minutes"]
+    if results.scale == QUICK.name:
+        lines += [f"- **Left out**: {LEFT_OUT}"]
     return "\n".join(lines)
 
 

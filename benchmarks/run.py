@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from benchmarks import machine
+from benchmarks.crew import preload
 from benchmarks.harness import Row, Scale, Workload, reason
 from benchmarks.peers import Contestant, contestants
 from benchmarks.peers.base import Entrant
@@ -85,16 +86,30 @@ class Selection:
 
     def entrants(self, workload: Workload, place: Place, scale: Scale) -> list[Entrant]:
         """Who takes part in a workload at a place."""
-        if workload.processes and not place.processes:
+        if not workload.fits(place):
             return []
-        if workload.only and place.store not in workload.only:
-            return []
-        kinds = [kind for kind in contestants(place.store) if workload.takes(kind)]
-        if self.contestants:
-            kinds = [kind for kind in kinds if kind.name in self.contestants]
-        elif workload.processes and scale.name == "quick":
-            kinds = [kind for kind in kinds if kind.prominent]
+        kinds = self.kinds(workload, place.store, scale)
         return [Entrant(kind, place) for kind in kinds]
+
+    def kinds(self, workload: Workload, store: str, scale: Scale) -> list[type[Contestant]]:
+        """The same for a store that is not there yet."""
+        kinds = [kind for kind in contestants(store) if workload.takes(kind)]
+        if self.contestants:
+            return [kind for kind in kinds if kind.name in self.contestants]
+        if scale.name == "quick" and not workload.quick_for_all:
+            return [kind for kind in kinds if kind.prominent]
+        return kinds
+
+    def modules(self, scale: Scale) -> list[str]:
+        """What processes need: those who take part in them, and the drivers, which are the
+        floors'."""
+        found: dict[str, None] = {}
+        for store in self.stores:
+            workloads = [WORKLOADS[name] for name in self.workloads if WORKLOADS[name].processes]
+            kinds = [kind for work in workloads for kind in self.kinds(work, store, scale)]
+            kinds += [kind for kind in contestants(store) if kind.kind != "peer"]
+            found |= dict.fromkeys(module for kind in kinds for module in kind.modules)
+        return list(found)
 
 
 def run(selection: Selection, scale: Scale, say: Callable[[str], Any] = str) -> Results:
@@ -102,6 +117,7 @@ def run(selection: Selection, scale: Scale, say: Callable[[str], Any] = str) -> 
     began = time.monotonic()
     started = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     results = Results(scale.name, started, machine.describe(), _versions())
+    preload(selection.modules(scale))
     for store in selection.stores:
         for row in _on_store(store, selection, scale, results, say):
             results.rows.append(row)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,25 @@ import pytest
 
 from benchmarks import history, report
 from benchmarks.__main__ import main
-from benchmarks.harness import QUICK, TINY, Row, Scale, Stat, Turn
+from benchmarks.harness import FULL, QUICK, TINY, Row, Scale, Stat, Turn
 from benchmarks.peers import Peer, contestants
 from benchmarks.peers.base import Entrant
 from benchmarks.run import Results, Selection, run
 from benchmarks.sites import SITES, Place
 from benchmarks.targets import verdicts
+from benchmarks.wire import reads_in, requests_in
 from benchmarks.workloads import WORKLOADS
 from benchmarks.workloads.contended import overlaps
 from benchmarks.workloads.pair import WarmPair
+from tests.engines.base import require
+from tests.engines.redis import RedisServer
 
-# Between processes there is no memory store, and nothing on its way to it to count.
-LEFT_OUT = {"memory": {"contended", "handover", "readers", "requests"}, "sqlite": {"import"}}
+# Between processes there is no memory store, and nothing on its way to it to count; nor are
+# other processes' statements on their way to an SQLite file.
+LEFT_OUT = {
+    "memory": {"contended", "crowd", "handover", "readers", "requests"},
+    "sqlite": {"crowd", "import"},
+}
 
 
 def results(*rows: Row) -> Results:
@@ -50,6 +58,43 @@ def test_a_tiny_run_measures_every_workload(store: str, tmp_path: Path) -> None:
     shown = {name for name, workload in WORKLOADS.items() if f"## {workload.title}\n" in page}
     assert set(WORKLOADS) - shown == LEFT_OUT[store]
     assert history.load(tmp_path) == found
+
+
+def test_requests_of_other_processes_are_counted() -> None:
+    """Those of ten contenders, on their way to a server."""
+    require(RedisServer)
+    [found] = run(Selection.of(["redis", "crowd", "holdfast"]), TINY).rows
+    assert found.error == ""
+    assert found.figures["requests"].median >= 2  # each lock is taken and freed
+
+
+@pytest.mark.parametrize(
+    ("head", "reads"),
+    [
+        ("GET /locks/a HTTP/1.1\r\nHost: x\r\n\r\n", 1),
+        ("PUT /locks/a HTTP/1.1\r\nHost: x\r\n\r\nGET /", 0),
+        ("POST / HTTP/1.1\r\nX-Amz-Target: DynamoDB_20120810.GetItem\r\n\r\n{}", 1),
+        ("POST / HTTP/1.1\r\nX-Amz-Target: DynamoDB_20120810.UpdateItem\r\n\r\n{}", 0),
+    ],
+)
+def test_reads_are_told_from_writes(head: str, reads: int) -> None:
+    """By method, or by what DynamoDB is asked to do; a body alone is no request."""
+    assert (requests_in(head.encode()), reads_in(head.encode())) == (1, reads)
+    assert (requests_in(b"GET /"), reads_in(b"GET /")) == (0, 0)
+
+
+def test_a_quick_run_says_what_it_leaves_out() -> None:
+    """Its page does; only the uncontended pair has all peers."""
+    quick, full = replace(results(), scale="quick"), results()
+    assert "**Left out**" in report.page(quick, [], [])
+    assert "**Left out**" not in report.page(full, [], [])
+    selection = Selection.of([], QUICK)
+    for name in ("pair", "contended"):
+        found = {kind.name for kind in selection.kinds(WORKLOADS[name], "redis", QUICK)}
+        assert "redis-py Lock" in found
+        assert ("pottery Redlock" in found) == (name == "pair")
+    assert "pottery" not in selection.modules(QUICK)
+    assert "pottery" in Selection.of([]).modules(FULL)
 
 
 def test_who_fails_is_out_with_the_reason() -> None:

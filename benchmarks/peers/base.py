@@ -26,6 +26,8 @@ class Contestant(ABC):
     stores: ClassVar[tuple[str, ...]] = ()  # none: a base of others
     name: ClassVar[str]
     package: ClassVar[str]
+    # What is imported once for all processes that it takes part in.
+    modules: ClassVar[tuple[str, ...]] = ()
     kind: ClassVar[Kind] = "peer"
     # Locks of the same library where a reader does not shut out readers.
     shares: ClassVar[bool] = False

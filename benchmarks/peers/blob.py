@@ -33,6 +33,7 @@ class Mops(Peer):
     stores = ("file",)
     name = "thds.mops lease"
     package = "thds.mops"
+    modules = ("thds.mops.pure.core.lease",)
     prominent = False
 
     def __init__(self, place: Place) -> None:

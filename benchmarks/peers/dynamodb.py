@@ -27,6 +27,7 @@ class PythonDynamoDBLock(Peer):
     stores = ("dynamodb",)
     name = "python-dynamodb-lock"
     package = "python-dynamodb-lock"
+    modules = ("python_dynamodb_lock.python_dynamodb_lock",)
 
     def __init__(self, place: Place) -> None:
         kind = import_module("python_dynamodb_lock.python_dynamodb_lock").DynamoDBLockClient
@@ -48,6 +49,7 @@ class BareDynamoDB(SwapFloor):
     stores = ("dynamodb",)
     name = "bare UpdateItem, UpdateItem"
     package = "boto3"
+    modules = ("boto3",)
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)

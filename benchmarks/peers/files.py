@@ -24,6 +24,7 @@ class FileLock(Peer):
     stores = ("sqlite",)
     name = "filelock FileLock"
     package = "filelock"
+    modules = ("filelock",)
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -43,6 +44,7 @@ class FileLockReadWrite(Peer):
     stores = ("sqlite",)
     name = "filelock ReadWriteLock"
     package = "filelock"
+    modules = ("filelock",)
     shares = True
     prominent = False
 
@@ -90,6 +92,7 @@ class Portalocker(Peer):
     stores = ("sqlite",)
     name = "portalocker Lock"
     package = "portalocker"
+    modules = ("portalocker",)
     shares = True
 
     def __init__(self, place: Place) -> None:
@@ -114,6 +117,7 @@ class Sherlock(Peer):
     stores = ("sqlite",)
     name = "sherlock FileLock"
     package = "sherlock"
+    modules = ("sherlock",)
     prominent = False
 
     def __init__(self, place: Place) -> None:

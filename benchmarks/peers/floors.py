@@ -52,6 +52,7 @@ class BareRedis(Floor):
     stores = ("redis",)
     name = "bare SET, EVALSHA"
     package = "hiredis"
+    modules = ("hiredis",)
     SCRIPT = "return redis.call('get', KEYS[1]) == ARGV[1] and redis.call('del', KEYS[1])"
 
     def __init__(self, place: Place) -> None:
@@ -141,6 +142,7 @@ class BarePostgreSQL(BareServer):
     stores = ("postgresql",)
     name = "bare UPDATE, UPDATE"
     package = "psycopg"
+    modules = ("psycopg",)
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
@@ -157,6 +159,7 @@ class BareMySQL(BareServer):
     stores = ("mysql",)
     name = "bare UPDATE, UPDATE"
     package = "PyMySQL"
+    modules = ("pymysql",)
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)

@@ -17,6 +17,7 @@ class Holdfast(Peer):
     stores = tuple(SITES)
     name = "holdfast"
     package = "holdfast"
+    modules = ("holdfast.stores.redis", "holdfast.stores.sql", "holdfast.stores.sqlite")
     kind = "ours"
     shares = True
 

@@ -26,6 +26,7 @@ class RedisPy(OnRedis):
 
     name = "redis-py Lock"
     package = "redis"
+    modules = ("redis",)
 
     def lock(self, key: str) -> Any:
         return self._client.lock(key, timeout=TTL_S)
@@ -36,6 +37,7 @@ class PythonRedisLock(OnRedis):
 
     name = "python-redis-lock"
     package = "python-redis-lock"
+    modules = ("redis_lock",)
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
@@ -50,6 +52,7 @@ class Pottery(OnRedis):
 
     name = "pottery Redlock"
     package = "pottery"
+    modules = ("pottery",)
     prominent = False
 
     def __init__(self, place: Place) -> None:
@@ -65,6 +68,7 @@ class Sherlock(OnRedis):
 
     name = "sherlock RedisLock"
     package = "sherlock"
+    modules = ("sherlock",)
     prominent = False
 
     def __init__(self, place: Place) -> None:

@@ -15,7 +15,6 @@ from benchmarks.peers.base import AsyncPeer, Peer
 from benchmarks.sites import Place
 
 DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
-WAIT_S = 60  # MariaDB refuses to wait for ever
 ASYNC_DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+aiomysql"}
 
 
@@ -24,6 +23,7 @@ class Dlock(Peer):
 
     name = "sqlalchemy-dlock"
     package = "sqlalchemy-dlock"
+    wait_s: int | None = None
 
     def __init__(self, place: Place) -> None:
         self._create = import_module("sqlalchemy_dlock").create_sadlock
@@ -32,7 +32,7 @@ class Dlock(Peer):
         self._mine = threading.local()
 
     def lock(self, key: str) -> Any:
-        return self._create(self._connection(), key, contextual_timeout=WAIT_S)
+        return self._create(self._connection(), key, contextual_timeout=self.wait_s)
 
     def _connection(self) -> Any:
         if not hasattr(self._mine, "connection"):
@@ -44,19 +44,23 @@ class Dlock(Peer):
 
 
 class DlockMySQL(Dlock):
-    """A named lock."""
+    """A named lock. It waits for a minute: MariaDB refuses to wait for ever."""
 
     stores = ("mysql",)
+    modules = ("sqlalchemy_dlock", "sqlalchemy.dialects.mysql.pymysql")
+    wait_s = 60
 
 
 class DlockPostgreSQL(Dlock):
-    """An advisory lock, which can be shared."""
+    """An advisory lock, which can be shared. It waits for ever, in the server: with a timeout it
+    would ask once a second."""
 
     stores = ("postgresql",)
+    modules = ("sqlalchemy_dlock", "sqlalchemy.dialects.postgresql.psycopg")
     shares = True
 
     def shared(self, key: str) -> Any:
-        return self._create(self._connection(), key, contextual_timeout=WAIT_S, shared=True)
+        return self._create(self._connection(), key, shared=True)
 
 
 class DlockAsyncio(AsyncPeer):
@@ -69,6 +73,7 @@ class DlockAsyncio(AsyncPeer):
     def __init__(self, place: Place) -> None:
         self._create = import_module("sqlalchemy_dlock").create_async_sadlock
         self._url = place.url.replace(place.store, ASYNC_DRIVERS[place.store], 1)
+        self._wait_s = DlockMySQL.wait_s if place.store == "mysql" else None
 
     async def open(self) -> None:
         options = {"isolation_level": "AUTOCOMMIT", "pool_size": 64, "max_overflow": 0}
@@ -78,7 +83,7 @@ class DlockAsyncio(AsyncPeer):
     async def lock(self, key: str) -> AsyncIterator[None]:
         async with (
             self._engine.connect() as connection,
-            self._create(connection, key, contextual_timeout=WAIT_S),
+            self._create(connection, key, contextual_timeout=self._wait_s),
         ):
             yield
 

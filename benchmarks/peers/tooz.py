@@ -35,6 +35,7 @@ class ToozRedis(Tooz):
     stores = ("redis",)
     name = "tooz redis"
     url = "redis://127.0.0.1:{port}"
+    modules = ("tooz.coordination", "tooz.drivers.redis")
     prominent = False
 
 
@@ -44,6 +45,7 @@ class ToozFile(Tooz):
     stores = ("sqlite",)
     name = "tooz file"
     url = "file://{folder}/tooz"
+    modules = ("tooz.coordination", "tooz.drivers.file")
 
 
 class ToozPostgreSQL(Tooz):
@@ -52,3 +54,4 @@ class ToozPostgreSQL(Tooz):
     stores = ("postgresql",)
     name = "tooz PostgreSQL"
     url = "postgresql://postgres@127.0.0.1:{port}?dbname=postgres"
+    modules = ("tooz.coordination", "tooz.drivers.pgsql")

@@ -2,6 +2,7 @@
 
 from benchmarks.harness import Workload
 from benchmarks.workloads.contended import Contended
+from benchmarks.workloads.crowd import Crowd
 from benchmarks.workloads.handover import HandOver
 from benchmarks.workloads.importing import Importing
 from benchmarks.workloads.kept import Kept
@@ -15,6 +16,6 @@ WORKLOADS: dict[str, Workload] = {
     workload.name: workload
     for workload in (
         WarmPair(), ColdPair(), Threads(), Coroutines(), Contended(), HandOver(), Readers(),
-        Kept(), Listing(), Requests(), Importing(),
+        Kept(), Listing(), Requests(), Crowd(), Importing(),
     )
 }  # fmt: skip

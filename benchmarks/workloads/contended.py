@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from benchmarks.crew import crew, together
+from benchmarks.crew import together, warm_crew
 from benchmarks.harness import Column, Figures, Scale, Turn, Workload
 from benchmarks.peers import Peer
 from benchmarks.peers.base import Entrant
@@ -16,7 +16,6 @@ from benchmarks.sites import EMULATED
 
 CONTENDERS = 8
 WORK_S = 0.001
-WARM_UP_S = 0.12
 MOST_EMULATED = CONTENDERS
 
 
@@ -59,12 +58,11 @@ class Contended(Workload):
     def open(self, entrant: Entrant, size: int, scale: Scale) -> Iterator[Turn]:
         def turn() -> Figures:
             # New processes for each turn: sixty-four for every contestant at once are too many.
-            with crew(entrant, size) as workers:
-                key, seconds = f"contended/{size}", scale.long_turn_s
-                if size != CONTENDERS:
-                    seconds *= 0.6  # for a picture, not for the table
-                together(workers, contend, key, WARM_UP_S)  # connects, also for waiting
-                return _figures(together(workers, contend, key, seconds), seconds)
+            key, seconds = f"contended/{size}", scale.long_turn_s
+            if size != CONTENDERS:
+                seconds *= 0.6  # for a picture, not for the table
+            with warm_crew(entrant, size, contend, key) as workers:
+                return figures(together(workers, contend, key, seconds), seconds)
 
         yield turn
 
@@ -94,7 +92,8 @@ def contend(peer: Peer, starts_at: float, key: str, seconds: float) -> Report:
     return Report(got, held, longest, time.process_time() - cpu)
 
 
-def _figures(reports: list[Report], seconds: float) -> Figures:
+def figures(reports: list[Report], seconds: float) -> Figures:
+    """Of all of them."""
     counts = [report.got for report in reports]
     return {
         "per_s": sum(counts) / seconds,

@@ -28,6 +28,7 @@ class WarmPair(Workload):
         "the cheapest command that could make a lock on this engine, without a lock library."
     )
     columns = COLUMNS
+    quick_for_all = True
 
     def takes(self, contestant: type[Contestant]) -> bool:
         return issubclass(contestant, Peer)
@@ -53,6 +54,7 @@ class ColdPair(WarmPair):
     name = "cold"
     title = "The same with a new key each time"
     about = "Nobody has ever locked these keys: nothing is known of them, nothing can be reused."
+    quick_for_all = False
 
     def takes(self, contestant: type[Contestant]) -> bool:
         return super().takes(contestant) and contestant.kind != "floor"

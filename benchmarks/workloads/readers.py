@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from benchmarks.crew import crew, together
+from benchmarks.crew import together, warm_crew
 from benchmarks.harness import Column, Figures, Scale, Turn, Workload
 from benchmarks.peers import Contestant, Peer
 from benchmarks.peers.base import Entrant
-from benchmarks.workloads.contended import WARM_UP_S, WORK_S
+from benchmarks.workloads.contended import WORK_S
 
 PROCESSES, WRITES = 8, 0.1
 
@@ -41,8 +41,7 @@ class Readers(Workload):
     @contextmanager
     def open(self, entrant: Entrant, size: int, scale: Scale) -> Iterator[Turn]:
         def turn() -> Figures:
-            with crew(entrant, PROCESSES) as workers:
-                together(workers, read_and_write, WARM_UP_S)
+            with warm_crew(entrant, PROCESSES, read_and_write) as workers:
                 found = together(workers, read_and_write, scale.long_turn_s)
             return {
                 "per_s": sum(got for got, _, _ in found) / scale.long_turn_s,

@@ -11,6 +11,7 @@ from benchmarks.harness import Column, Figures, Scale, Turn, Workload
 from benchmarks.peers import Contestant, Peer
 from benchmarks.peers.base import Entrant
 from benchmarks.peers.ours import Holdfast
+from benchmarks.sites import Place
 from benchmarks.wire import Count, countable, counted
 
 
@@ -31,6 +32,9 @@ class Requests(Workload):
         Column("refused", "find it taken", digits=0),
     )
 
+    def fits(self, place: Place) -> bool:
+        return countable(place)
+
     def takes(self, contestant: type[Contestant]) -> bool:
         files = contestant.stores == ("sqlite",)  # those make system calls, not statements
         return super().takes(contestant) and not files
@@ -40,15 +44,12 @@ class Requests(Workload):
 
     @contextmanager
     def open(self, entrant: Entrant, size: int, scale: Scale) -> Iterator[Turn]:
-        if not countable(entrant.place):
-            yield dict
-            return
         with (
-            counted(entrant.place) as (place, count),
-            replace(entrant, place=place).peer() as peer,
+            counted(entrant.place) as wire,
+            replace(entrant, place=wire.place).peer() as peer,
         ):
-            _measure(peer, count)
-            yield lambda: _measure(peer, count)
+            _measure(peer, wire.count)
+            yield lambda: _measure(peer, wire.count)
 
 
 def _measure(peer: Peer, count: Count) -> Figures:

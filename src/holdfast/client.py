@@ -34,6 +34,7 @@ from holdfast.options import Seconds
 from holdfast.stores.base import Store
 
 DEFAULT_TTL_S = 30.0
+NO_NOTE: dict[str, Any] = {}  # one for all: nobody changes a note that was given
 # How long release, hand-over, join and take go on trying while the store is in trouble.
 PATIENCE: Micros = 5 * SECOND
 CALLBACK_THREADS = 4
@@ -113,7 +114,7 @@ class Client:
             checked_mode,
             self.ttl if ttl is None else options.check_ttl(ttl),
             checked_limit,
-            {} if note is None else options.check_note(note),
+            NO_NOTE if note is None else options.check_note(note),
         )
         return Attempt(key, claim, drawn[2 * TOKEN_BYTES :])
 

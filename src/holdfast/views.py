@@ -77,7 +77,7 @@ def holder_info(key: str, holder: Holder, now: Interval | None, waiting: int) ->
         moment(holder.acquired_at),
         holder.ttl / SECOND,
         _remaining(holder, now),
-        holder.note,
+        dict(holder.note),
         waiting,
         holder.offered,
         _age(holder, now),

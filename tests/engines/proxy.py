@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from tests.engines.base import free_port
 
@@ -32,7 +32,7 @@ class Proxy:
         self._thread = threading.Thread(target=self._run, name="proxy", daemon=True)
         self.requests = 0  # how many messages clients have sent
 
-    def __enter__(self) -> Proxy:
+    def __enter__(self) -> Self:
         started = threading.Event()
         self._started = started
         self._thread.start()

@@ -34,7 +34,7 @@ class Hold(DiscreetState, eq=False):
     """A grant as its holder knows it. Valid until `deadline` on the own monotonic clock."""
 
     key: str
-    holder: Holder  # as it was granted
+    holder: Holder  # as it was written last, so that the witness and we keep one copy, not two
     token: str
     ttl: Micros
     wanted: tuple[Waiter, ...]
@@ -67,6 +67,7 @@ class Hold(DiscreetState, eq=False):
 
     def extend(self, holder: Holder, sent: Micros) -> None:
         """A renewal that was sent at this moment went through."""
+        self.holder = holder
         self.renewed = max(self.renewed, sent)
         self.deadline = max(self.deadline, deadline(sent, holder.ttl))
 

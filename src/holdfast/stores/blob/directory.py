@@ -117,15 +117,10 @@ class DirectoryStore(RingingStore):
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
         """A listing in the order of the files' names."""
-        start = start_of(prefix)
-        names = [
-            name
-            for name in self._folder.names()
-            if name.startswith(start) and name > (cursor or "") and key_of(name) is not None
-        ][:limit]
+        names = self._folder.names(start_of(prefix), cursor or "", limit)
         entries = []
         for name in names:
-            raw = self._folder.read(name)
+            raw = None if key_of(name) is None else self._folder.read(name)
             if raw is not None:
                 label = label_of(raw)
                 named = label is not None and name_of(label.key) == name

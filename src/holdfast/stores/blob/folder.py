@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from errno import EACCES, EDQUOT, EEXIST, ENOSPC, EPERM, EROFS
 from hashlib import blake2b
+from heapq import nsmallest
 from pathlib import Path
 from zlib import crc32
 
@@ -69,7 +70,8 @@ class Folder:
             raise self.trouble(exc) from exc
 
     def _read(self, name: str) -> bytes:
-        opened = os.open(self.path / name, os.O_RDONLY | os.O_CLOEXEC)
+        # Not a Path: it would intern every name that there is.
+        opened = os.open(f"{self.path}/{name}", os.O_RDONLY | os.O_CLOEXEC)
         try:
             raw = os.read(opened, 65536)
             while more := os.read(opened, 65536):
@@ -88,10 +90,15 @@ class Folder:
             raise self.trouble(exc) from exc
         return found.st_ino, found.st_mtime_ns, found.st_size
 
-    def names(self) -> list[str]:
-        """All files, in order."""
+    def names(self, start: str, after: str, limit: int) -> list[str]:
+        """The next files whose names begin so, in order. Never all names at once: there may be
+        very many."""
         try:
-            return sorted(os.listdir(self.path))  # noqa: PTH208
+            with os.scandir(self.path) as files:
+                names = (file.name for file in files)
+                return nsmallest(
+                    limit, (name for name in names if name.startswith(start) and name > after)
+                )
         except OSError as exc:
             raise self.trouble(exc) from exc
 
