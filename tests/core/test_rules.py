@@ -50,7 +50,7 @@ others: st.SearchStrategy[Command] = st.one_of(
     st.builds(Free, tokens),
     st.builds(Offer, tokens, st.sampled_from(TICKETS), st.just(TTL)),
     st.builds(Take, st.sampled_from(TICKETS), tokens, st.just("o"), st.just(TTL)),
-    st.builds(Evict, st.none() | st.integers(1, 50)),
+    st.builds(Evict, st.lists(st.integers(1, 50), max_size=40).map(tuple)),
 )
 # A run: commands, and how much time passes before each.
 runs = st.lists(st.tuples(claims | others, st.sampled_from([0, 0, 1, 100, 600, 1500])), max_size=40)
@@ -410,13 +410,32 @@ def test_counted_up_to_the_limit(limit: int) -> None:
     assert isinstance(lock.do(Claim("r", "o", "shared", TTL)), Blocked)
 
 
+@given(runs, runs)
+def test_an_eviction_that_comes_again_evicts_nobody_new(
+    run: list[tuple[Command, int]], later: list[tuple[Command, int]]
+) -> None:
+    """Whoever came after it was given stays, though it be delayed, repeated or both."""
+    history = played(run)
+    if not history:
+        return
+    lock = history[-1][0]
+    evict = Evict(tuple(holder.fence for holder in lock.record.holders))
+    known = lock.record.fence
+    for command, passes in later:
+        lock.at += passes
+        lock.do(command)
+        before = lock.record.holders
+        assert all(holder.fence <= known for holder in lock.do(evict).holders)
+        assert lock.record.holders == tuple(h for h in before if h.fence > known)
+
+
 def test_eviction_bumps_the_fence() -> None:
     """Evicting somebody raises the fence; evicting nobody changes nothing."""
     lock = Lock()
     holder = lock.do(Claim("a", "o", "shared", TTL)).holder
     lock.do(Claim("b", "o", "shared", TTL))
-    assert lock.decide(Evict(10**9)).record is None
-    evicted = lock.do(Evict(holder.fence))
+    assert lock.decide(Evict((10**9,))).record is None
+    evicted = lock.do(Evict((holder.fence,)))
     assert [h.token for h in evicted.holders] == ["a"]
     assert lock.record.fence > holder.fence + 1
     assert [h.token for h in lock.live()] == ["b"]

@@ -14,6 +14,7 @@ from holdfast.errors import Busy
 from holdfast.testing.sim.checker import Checker, Violation
 from holdfast.testing.sim.checks import CHECKERS
 from holdfast.testing.sim.checks.deadlines import Deadlines
+from holdfast.testing.sim.checks.evicting import Evicting
 from holdfast.testing.sim.checks.fences import Fences
 from holdfast.testing.sim.checks.keeping import Keeping
 from holdfast.testing.sim.checks.leaks import Leaks
@@ -195,6 +196,43 @@ def test_fences_wants_an_eviction_to_raise_it() -> None:
     scene.write(scene.op(), scene.holder("x", 7), fence=7)
     with pytest.raises(Violation, match="eviction"):
         scene.write(scene.op(1, "evict"), fence=7)
+
+
+def test_evicting_sees_a_newcomer_thrown_out() -> None:
+    """A repeated eviction that takes out who came after the first one is caught."""
+    scene = Scene(Evicting())
+    evict = scene.op(1, "evict")
+    scene.write(scene.op(), scene.holder("x", 1), scene.holder("y", 2), fence=2)
+    scene.write(evict, scene.holder("y", 2), fence=3)
+    scene.write(evict, fence=4)
+    scene.write(scene.op(), scene.holder("z", 5), fence=5)
+    with pytest.raises(Violation, match="came after"):
+        scene.write(evict, fence=6)
+
+
+def test_evicting_sees_one_that_arrives_too_late() -> None:
+    """What arrives after the eviction came back is for those who were there then."""
+    scene = Scene(Evicting())
+    evict = scene.op(1, "evict")
+    scene.write(scene.op(), scene.holder("x", 1), fence=1)
+    scene.world.ledger.op_done(evict)
+    scene.write(scene.op(), scene.holder("y", 2), fence=2)
+    with pytest.raises(Violation, match="came after"):
+        scene.write(evict, fence=3)
+
+
+def test_evicting_wants_everyone_told() -> None:
+    """An eviction that says nobody, and did it, is caught; one that failed says nothing."""
+    scene = Scene(Evicting())
+    evict = scene.op(1, "evict")
+    scene.write(scene.op(), scene.holder("x", 1), fence=1)
+    scene.write(evict, fence=2)
+    with pytest.raises(Violation, match="not told"):
+        scene.world.ledger.op_done(evict)
+    evict.evicted = {1}
+    scene.world.ledger.op_done(evict)
+    evict.evicted, evict.outcome = set(), Busy("The store was away.", key="a", holders=[])
+    scene.world.ledger.op_done(evict)
 
 
 def test_fences_goes_by_time_where_the_last_writer_wins() -> None:

@@ -24,7 +24,7 @@ Rules:
     may rely on the later one.
  6. Every command may be applied twice: the second time finds what the first one left
     (a token that holds, the token freed last) and gives the same answer. Only an eviction
-    then finds nobody to evict.
+    then finds nobody to evict: it names the grants that are to go, so nobody new does.
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ def _take(take: Take, record: Record, dead: Dead, stamp: Stamp) -> Decision:
 
 
 def _evict(evict: Evict, record: Record, dead: Dead, stamp: Stamp) -> Decision:
-    out = tuple(h for h in record.holders if evict.fence is None or h.fence == evict.fence)
+    out = tuple(h for h in record.holders if h.fence in evict.fences)
     if not out:
         return Decision(Evicted(()))
     holders = tuple(h for h in record.holders if h not in out)

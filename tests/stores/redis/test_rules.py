@@ -83,13 +83,14 @@ KINDS: tuple[Callable[[random.Random, Record], Command], ...] = (
     lambda draw, record: Free(draw.choice(TOKENS + TICKETS)),
     lambda draw, record: Offer(draw.choice(TOKENS), draw.choice(TICKETS), draw.choice(TTLS)),
     lambda draw, record: some_take(draw),
-    lambda draw, record: Evict(some_fence(draw, record)),
+    lambda draw, record: Evict(some_fences(draw, record)),
 )
 
 
-def some_fence(draw: random.Random, record: Record) -> int | None:
-    """The fence of a holder, of nobody, or none."""
-    return draw.choice((None, 1, *(holder.fence for holder in record.holders)))
+def some_fences(draw: random.Random, record: Record) -> tuple[int, ...]:
+    """The fences of some holders and of nobody, or none."""
+    fences = (1, record.fence + 1, *(holder.fence for holder in record.holders))
+    return tuple(draw.sample(fences, draw.randint(0, len(fences))))
 
 
 # What every family of runs must have seen at least once.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.testing.sim.checker import Checker
 from holdfast.testing.sim.checks.deadlines import Deadlines
+from holdfast.testing.sim.checks.evicting import Evicting
 from holdfast.testing.sim.checks.fences import Fences
 from holdfast.testing.sim.checks.keeping import Keeping
 from holdfast.testing.sim.checks.leaks import Leaks
@@ -24,6 +25,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     LossIsTold,
     Fences,
     OnlyTheToken,
+    Evicting,
     Together,
     Queue,
     Keeping,
