@@ -91,21 +91,25 @@ def acquire_steps(
     )  # fmt: skip
     if terms.fair:
         wait.get_in_line()
+    too_late: Free | None = None  # gives back what had run out when the answer came
     while True:
         try:
-            verdict, view = yield from apply_steps(witness, attempt, wait.claim, now)
+            verdict, view = yield from apply_steps(witness, attempt, too_late or wait.claim, now)
         except (Unavailable, OutcomeUnknown) as trouble:
             sure = as_sure_as_we_are(trouble, attempt)
             yield from wait.ride_out_steps(trouble, sure, "acquire")
             now = yield from NOW
             continue
         now = view.got
-        if type(verdict) is Granted:
+        if too_late is not None:
+            too_late = None
+            yield from _start_anew_steps(wait, now)
+        elif type(verdict) is Granted:
             hold = hold_of(attempt.key, verdict, attempt.sent[verdict.holder.beat], terms.care)
             hold.waited = now - started
             if hold.valid(now):
                 return hold
-            yield from _give_back_steps(witness, wait, now)
+            too_late = Free(wait.claim.token)
         elif type(verdict) is Blocked:
             yield from _wait_turn_steps(witness, wait, verdict, view)
         else:
@@ -120,11 +124,11 @@ def acquire_steps(
             wait.get_in_line(verdict.places() if type(verdict) is Blocked else 0)
 
 
-def _give_back_steps(witness: Witness, wait: _Wait, now: Micros) -> Steps[None]:
-    """The answer was so slow that the lease ran out on its way. What comes next has a token
-    of its own: where `Free` arrives twice, the second one must not end it."""
+def _start_anew_steps(wait: _Wait, now: Micros) -> Steps[None]:
+    """The answer was so slow that the lease ran out on its way, and it was given back. What
+    comes next has a token of its own: where `Free` arrives twice, the second one must not
+    end it."""
     attempt = wait.attempt
-    yield from apply_steps(witness, attempt, Free(wait.claim.token), now)
     attempt.touched = False
     if wait.out_of_time(now):
         raise Unavailable(
