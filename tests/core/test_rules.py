@@ -352,35 +352,49 @@ def test_without_a_clock_no_expiry_is_written(run: list[tuple[Command, int]]) ->
 
 @given(runs)
 def test_next_up_names_those_who_would_be_let_in(run: list[tuple[Command, int]]) -> None:
-    """When nobody in the record is dead, the woken ones are exactly those let in."""
+    """The woken ones are exactly those let in: the dead ahead of them are in nobody's way."""
     for lock, _, _, _ in played(run):
-        if len(lock.live()) < len(lock.record.holders) or len(lock.waiting()) < len(
-            lock.record.queue
-        ):
-            continue
-        named = next_up(lock.record)
-        let_in = []
-        for waiter in lock.waiting():
+        named = next_up(lock.record, lock.dead)
+        waiting, let_in = lock.waiting(), []
+        for waiter in waiting:
             claim = Claim(waiter.token, "o", waiter.mode, TTL, waiter.limit)
             if isinstance(lock.do(claim), Granted):
                 let_in.append(waiter.token)
-        if let_in:
-            assert list(named) == let_in
-        else:
-            assert named == ANYONE
+        assert named == (tuple(let_in) if waiting else ANYONE)
+
+
+@given(runs)
+def test_nobody_is_woken_in_vain(run: list[tuple[Command, int]]) -> None:
+    """Of those in line only who is let in is woken: a crowd does not come for nothing."""
+    for lock, command, before, _ in played(run):
+        wake = decide(command, before, lock.dead, Stamp(lock.at, "b")).wake
+        if lock.waiting():
+            assert wake != ANYONE
+
+
+def test_a_dead_head_of_the_queue_is_passed_over() -> None:
+    """A wake-up goes to the first that lives, not to the place of somebody who was killed."""
+    lock = Lock()
+    lock.do(Claim("holder", "o", "exclusive", 9 * TTL))
+    for token, patience in (("killed", TTL), ("alive", 9 * TTL), ("next", 9 * TTL)):
+        lock.do(Claim(token, "o", "exclusive", TTL, queue=True, patience=patience))
+    assert lock.decide(Free("holder")).wake == ("killed",)
+    lock.at += TTL + 1
+    assert lock.decide(Free("holder")).wake == ("alive",)
 
 
 @given(runs)
 def test_writes_that_free_say_whom_to_wake(run: list[tuple[Command, int]]) -> None:
-    """Whatever takes a party out of the record wakes somebody; nothing else needs to."""
+    """Whatever takes a party out of the record wakes whom it lets in; nothing else needs to."""
     for lock, command, before, _ in played(run):
         again = decide(command, before, lock.dead, Stamp(lock.at, "b"))
         if again.record is None:
             continue
-        gone = {p.token for p in before.holders if not lock.dead(p)}
-        gone -= {p.token for p in again.record.holders}
+        old: tuple[Party, ...] = (*before.holders, *before.queue)
+        new: tuple[Party, ...] = (*again.record.holders, *again.record.queue)
+        gone = {p.token for p in old if not lock.dead(p)} - {p.token for p in new}
         if gone and isinstance(command, (Free, Evict)):
-            assert again.wake
+            assert again.wake == next_up(again.record, lock.dead)
 
 
 @given(runs)

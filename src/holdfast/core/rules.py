@@ -121,19 +121,23 @@ def with_changed(parties: tuple[Any, ...], changed: Party) -> tuple[Any, ...]:
     return tuple(changed if party.token == changed.token else party for party in parties)
 
 
-def next_up(record: Record) -> Wake:
-    """Whom a freed place may let in: the head of the queue and those who fit beside it."""
-    if not record.queue:
+def next_up(record: Record, dead: Dead) -> Wake:
+    """Whom a freed place may let in: the first in the queue and those who fit beside it.
+
+    Nobody, if they do not fit beside those who still hold: nobody else may pass them. If
+    somebody before them is dead and not yet known to be, their own timers tell them.
+    """
+    queue: tuple[Waiter, ...] = alive(record.queue, dead)
+    if not queue:
         return ANYONE
-    before: list[Party] = list(record.holders)
+    before: list[Party] = list(alive(record.holders, dead))
     tokens = []
-    for waiter in record.queue:
+    for waiter in queue:
         if not fits_beside(waiter, before):
             break
         tokens.append(waiter.token)
         before.append(waiter)
-    # The dead are still counted above. When they hide everyone, let everyone look.
-    return tuple(tokens) or ANYONE
+    return tuple(tokens)
 
 
 # --- the commands -------------------------------------------------------------------------
@@ -242,7 +246,7 @@ def _free(free: Free, record: Record, dead: Dead, stamp: Stamp) -> Decision:
     if len(holders) == len(record.holders) and len(queue) == len(record.queue):
         return Decision(Freed() if record.freed == free.token else NotHeld())
     freed = Record(record.fence, holders, queue, stamp.at, free.token)
-    return Decision(Freed(), freed, next_up(freed))
+    return Decision(Freed(), freed, next_up(freed, dead))
 
 
 def _offer(offer: Offer, record: Record, dead: Dead, stamp: Stamp) -> Decision:
@@ -297,7 +301,7 @@ def _evict(evict: Evict, record: Record, dead: Dead, stamp: Stamp) -> Decision:
         return Decision(Evicted(()))
     holders = tuple(h for h in record.holders if h not in out)
     left = Record(next_fence(record, stamp.floor()), holders, record.queue, stamp.at)
-    return Decision(Evicted(out), left, next_up(left))
+    return Decision(Evicted(out), left, next_up(left, dead))
 
 
 _RULES: dict[type, Callable[[Any, Record, Dead, Stamp], Decision]] = {
