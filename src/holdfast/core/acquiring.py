@@ -39,6 +39,10 @@ PATIENCE: Micros = 10 * SECOND
 # And longer the further back it is: whoever is dead there is in nobody's way yet, and a long
 # queue that is renewed all the time keeps the store busy.
 PATIENCE_PER_PLACE: Micros = SECOND // 20
+# Where the store runs the rules a sign of life is cheap, and so the first few give one more
+# often: whoever dies at the head of the queue keeps a free lock from the others for so long.
+FRONT_PATIENCE: Micros = 3 * SECOND
+FRONT_PATIENCE_PER_PLACE: Micros = SECOND // 2
 # A waiter looks again this often even if nothing woke it: in the queue, and outside.
 LOOK_AGAIN: Micros = 30 * SECOND
 LOOK_AGAIN_UNQUEUED: Micros = 1 * SECOND
@@ -64,12 +68,17 @@ class _Wait(Patience, kw_only=True):
     attempt: Attempt
     claim: Claim
     fair: bool | None
+    scripted: bool  # the store runs the rules
 
-    def get_in_line(self, ahead: int = 0) -> None:
-        """From now on the claim asks for a place in the queue, unless it never shall."""
-        if self.fair is not False and self.timeout != 0:
-            patience = min(self.claim.ttl, PATIENCE + ahead * PATIENCE_PER_PLACE)
-            self.claim = replace(self.claim, queue=True, patience=patience)
+    def get_in_line(self, ahead: int | None = None) -> None:
+        """From now on the claim asks for a place in the queue, unless it never shall. `ahead`
+        is how many were before it when it last looked, if it did."""
+        if self.fair is False or self.timeout == 0:
+            return
+        patience = PATIENCE + (ahead or 0) * PATIENCE_PER_PLACE
+        if self.scripted and ahead is not None:
+            patience = min(patience, FRONT_PATIENCE + ahead * FRONT_PATIENCE_PER_PLACE)
+        self.claim = replace(self.claim, queue=True, patience=min(self.claim.ttl, patience))
 
     @property
     def announce_at(self) -> Micros:
@@ -87,7 +96,7 @@ def acquire_steps(
     started = now if started is None else started
     wait = _Wait(
         attempt.key, claim.owner, terms.timeout, terms.store_patience, started,
-        attempt=attempt, claim=claim, fair=terms.fair,
+        attempt=attempt, claim=claim, fair=terms.fair, scripted=witness.facts.scripted,
     )  # fmt: skip
     if terms.fair:
         wait.get_in_line()
@@ -120,8 +129,8 @@ def acquire_steps(
             )
         wait.trouble_since = None
         now = yield from NOW
-        if wait.claim.queue or witness.facts.scripted or now >= wait.announce_at:
-            wait.get_in_line(verdict.places() if type(verdict) is Blocked else 0)
+        if wait.claim.queue or wait.scripted or now >= wait.announce_at:
+            wait.get_in_line(verdict.places() if type(verdict) is Blocked else None)
 
 
 def _start_anew_steps(wait: _Wait, now: Micros) -> Steps[None]:
