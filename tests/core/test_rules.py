@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from holdfast.core.commands import (
     ANYONE,
+    NOBODY,
     Blocked,
     Claim,
     Command,
@@ -395,6 +396,29 @@ def test_writes_that_free_say_whom_to_wake(run: list[tuple[Command, int]]) -> No
         gone = {p.token for p in old if not lock.dead(p)} - {p.token for p in new}
         if gone and isinstance(command, (Free, Evict)):
             assert again.wake == next_up(again.record, lock.dead)
+
+
+@given(runs)
+@settings(max_examples=300)
+def test_who_sweeps_out_the_dead_wakes_whom_that_lets_in(run: list[tuple[Command, int]]) -> None:
+    """A claim that finds somebody dead may not be the first in line, who has not seen it yet."""
+    for lock, command, before, _ in played(run):
+        again = decide(command, before, lock.dead, Stamp(lock.at, "b"))
+        parties: tuple[Party, ...] = (*before.holders, *before.queue)
+        if isinstance(command, Claim) and again.record is not None and again.record.queue:
+            swept = any(lock.dead(party) for party in parties)
+            assert again.wake == (next_up(again.record, lock.dead) if swept else NOBODY)
+
+
+def test_a_waiter_far_back_that_finds_the_holder_dead_calls_the_first() -> None:
+    """The first in line need not wait for its own look."""
+    lock = Lock()
+    lock.do(Claim("killed", "o", "exclusive", TTL))
+    for token in ("first", "second"):
+        lock.do(Claim(token, "o", "exclusive", TTL, queue=True, patience=9 * TTL))
+    lock.at += TTL + 1
+    look = Claim("second", "o", "exclusive", TTL, queue=True, patience=9 * TTL)
+    assert lock.decide(look).wake == ("first",)
 
 
 @given(runs)

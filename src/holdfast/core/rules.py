@@ -5,7 +5,8 @@
 Rules:
 
  1. A party is a holder or a waiter. `dead` says which parties have run out; the dead
-    count as absent, and a grant sweeps them out.
+    count as absent, and a claim that is written sweeps them out. Whatever takes a party out
+    wakes those in the queue whom that lets in, and nobody else in it.
  2. A claim may sit beside the parties before it as this table says, and the parties
     before it are the live holders *and* the waiters ahead of it in the queue. So nobody
     overtakes the queue, whether they stand in it or not, and a stream of readers cannot
@@ -156,8 +157,13 @@ def _claim(claim: Claim, record: Record, dead: Dead, stamp: Stamp) -> Decision:
         return Decision(Mismatch(other_limit))
     ahead = _ahead_of(claim.token, queue)
     if not fits_beside(claim, (*holders, *ahead)):
-        return _wait_in_line(claim, record, holders, queue, ahead, stamp)
-    return _grant(claim, record, holders, without(queue, claim.token), stamp)
+        decision = _wait_in_line(claim, record, holders, queue, ahead, stamp)
+    else:
+        decision = _grant(claim, record, holders, without(queue, claim.token), stamp)
+    swept = len(holders) < len(record.holders) or len(queue) < len(record.queue)
+    if swept and decision.record is not None and decision.record.queue:
+        return replace(decision, wake=next_up(decision.record, nobody))
+    return decision
 
 
 def _grant(

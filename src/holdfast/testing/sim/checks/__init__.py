@@ -6,6 +6,7 @@ from holdfast.testing.sim.checker import Checker
 from holdfast.testing.sim.checks.deadlines import Deadlines
 from holdfast.testing.sim.checks.evicting import Evicting
 from holdfast.testing.sim.checks.fences import Fences
+from holdfast.testing.sim.checks.idle import Idle
 from holdfast.testing.sim.checks.keeping import Keeping
 from holdfast.testing.sim.checks.leaks import Leaks
 from holdfast.testing.sim.checks.loss import LossIsTold, LostStaysLost
@@ -28,6 +29,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     Evicting,
     Together,
     Queue,
+    Idle,
     Keeping,
     Resource,
     Watching,
