@@ -28,8 +28,8 @@ HOLDER = Holder("other", 1, "you", "exclusive", TTL, 0, TTL, "b")
 
 
 def waiter(number: int) -> Waiter:
-    """Somebody ahead, who is alive for long."""
-    return Waiter(f"w{number}", "you", "exclusive", TTL, 0, TTL, "b")
+    """Somebody ahead, whose place lasts the longer the further back it is."""
+    return Waiter(f"w{number}", "you", "exclusive", TTL, 0, (4 + number) * SECOND, "b")
 
 
 def by_script(ahead: int, ttl: int = TTL) -> tuple[list[Claim], list[int]]:
@@ -72,6 +72,12 @@ def test_a_place_is_renewed_in_good_time(ahead: int) -> None:
     claims, sleeps = by_script(ahead)
     assert claims[1].queue
     assert sleeps[1] <= claims[1].patience // BEATS_PER_TTL
+
+
+def test_a_crowd_does_not_look_whenever_the_first_may_be_dead() -> None:
+    """Who is right behind them does; who is far back only when all who are shown may be."""
+    _, (_, far_back) = by_script(1000)
+    assert far_back > 15 * SECOND
 
 
 def test_a_place_does_not_outlast_the_lease_that_it_is_for() -> None:

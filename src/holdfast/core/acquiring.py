@@ -22,7 +22,6 @@ from holdfast.core.effects import NOW, Draw, Emit, Keep, Steps, Wait
 from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold, hold_of
 from holdfast.core.patience import Patience
 from holdfast.core.records import SECOND, Micros
-from holdfast.core.rules import Party
 from holdfast.core.steps import TOKEN_BYTES, apply_steps, as_sure_as_we_are
 from holdfast.core.witness import View, Witness
 from holdfast.errors import (
@@ -151,9 +150,13 @@ def _start_anew_steps(wait: _Wait, now: Micros) -> Steps[None]:
 def _wait_turn_steps(witness: Witness, wait: _Wait, blocked: Blocked, view: View) -> Steps[None]:
     """Sleep until it may be our turn or there is something else to do; or time is up."""
     key, now = wait.key, view.got
-    before: tuple[Party, ...] = (*blocked.holders, *blocked.ahead)
-    frees_at = [witness.dead_from(key, party, view.now, now) for party in before]
-    soonest = min(frees_at, default=None)
+    frees_at = [witness.dead_from(key, holder, view.now, now) for holder in blocked.holders]
+    places_end_at = [witness.dead_from(key, waiter, view.now, now) for waiter in blocked.ahead]
+    soonest = min(frees_at + places_end_at, default=None)
+    # Of those ahead, whoever comes after the dead looks for itself, and calls whose turn it is;
+    # only when all of them may be dead is it for us. Else a crowd comes for each of the first.
+    if places_end_at:
+        frees_at.append(max(places_end_at))
     yield from Emit(wait.waiting(blocked.holders, blocked.ahead, blocked.more, now, soonest))
     if wait.out_of_time(now):
         raise wait.not_free(blocked.holders, blocked.places())
