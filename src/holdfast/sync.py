@@ -394,7 +394,7 @@ class Locks:
             yield from info.holders
 
     def evict(self, key: str, *, fence: int | None = None) -> tuple[HolderInfo, ...]:
-        """Throw out who holds a lock (or only the holder with this fence).
+        """Throw out who holds a lock now (or only the holder with this fence); who that was.
 
         They learn it at their next beat; until then only the fence tells them apart.
         """

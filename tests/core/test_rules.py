@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from holdfast.core.commands import (
     ANYONE,
+    NOBODY,
     Blocked,
     Claim,
     Command,
@@ -50,7 +51,7 @@ others: st.SearchStrategy[Command] = st.one_of(
     st.builds(Free, tokens),
     st.builds(Offer, tokens, st.sampled_from(TICKETS), st.just(TTL)),
     st.builds(Take, st.sampled_from(TICKETS), tokens, st.just("o"), st.just(TTL)),
-    st.builds(Evict, st.none() | st.integers(1, 50)),
+    st.builds(Evict, st.lists(st.integers(1, 50), max_size=40).map(tuple)),
 )
 # A run: commands, and how much time passes before each.
 runs = st.lists(st.tuples(claims | others, st.sampled_from([0, 0, 1, 100, 600, 1500])), max_size=40)
@@ -352,35 +353,72 @@ def test_without_a_clock_no_expiry_is_written(run: list[tuple[Command, int]]) ->
 
 @given(runs)
 def test_next_up_names_those_who_would_be_let_in(run: list[tuple[Command, int]]) -> None:
-    """When nobody in the record is dead, the woken ones are exactly those let in."""
+    """The woken ones are exactly those let in: the dead ahead of them are in nobody's way."""
     for lock, _, _, _ in played(run):
-        if len(lock.live()) < len(lock.record.holders) or len(lock.waiting()) < len(
-            lock.record.queue
-        ):
-            continue
-        named = next_up(lock.record)
-        let_in = []
-        for waiter in lock.waiting():
+        named = next_up(lock.record, lock.dead)
+        waiting, let_in = lock.waiting(), []
+        for waiter in waiting:
             claim = Claim(waiter.token, "o", waiter.mode, TTL, waiter.limit)
             if isinstance(lock.do(claim), Granted):
                 let_in.append(waiter.token)
-        if let_in:
-            assert list(named) == let_in
-        else:
-            assert named == ANYONE
+        assert named == (tuple(let_in) if waiting else ANYONE)
+
+
+@given(runs)
+def test_nobody_is_woken_in_vain(run: list[tuple[Command, int]]) -> None:
+    """Of those in line only who is let in is woken: a crowd does not come for nothing."""
+    for lock, command, before, _ in played(run):
+        wake = decide(command, before, lock.dead, Stamp(lock.at, "b")).wake
+        if lock.waiting():
+            assert wake != ANYONE
+
+
+def test_a_dead_head_of_the_queue_is_passed_over() -> None:
+    """A wake-up goes to the first that lives, not to the place of somebody who was killed."""
+    lock = Lock()
+    lock.do(Claim("holder", "o", "exclusive", 9 * TTL))
+    for token, patience in (("killed", TTL), ("alive", 9 * TTL), ("next", 9 * TTL)):
+        lock.do(Claim(token, "o", "exclusive", TTL, queue=True, patience=patience))
+    assert lock.decide(Free("holder")).wake == ("killed",)
+    lock.at += TTL + 1
+    assert lock.decide(Free("holder")).wake == ("alive",)
 
 
 @given(runs)
 def test_writes_that_free_say_whom_to_wake(run: list[tuple[Command, int]]) -> None:
-    """Whatever takes a party out of the record wakes somebody; nothing else needs to."""
+    """Whatever takes a party out of the record wakes whom it lets in; nothing else needs to."""
     for lock, command, before, _ in played(run):
         again = decide(command, before, lock.dead, Stamp(lock.at, "b"))
         if again.record is None:
             continue
-        gone = {p.token for p in before.holders if not lock.dead(p)}
-        gone -= {p.token for p in again.record.holders}
+        old: tuple[Party, ...] = (*before.holders, *before.queue)
+        new: tuple[Party, ...] = (*again.record.holders, *again.record.queue)
+        gone = {p.token for p in old if not lock.dead(p)} - {p.token for p in new}
         if gone and isinstance(command, (Free, Evict)):
-            assert again.wake
+            assert again.wake == next_up(again.record, lock.dead)
+
+
+@given(runs)
+@settings(max_examples=300)
+def test_who_sweeps_out_the_dead_wakes_whom_that_lets_in(run: list[tuple[Command, int]]) -> None:
+    """A claim that finds somebody dead may not be the first in line, who has not seen it yet."""
+    for lock, command, before, _ in played(run):
+        again = decide(command, before, lock.dead, Stamp(lock.at, "b"))
+        parties: tuple[Party, ...] = (*before.holders, *before.queue)
+        if isinstance(command, Claim) and again.record is not None and again.record.queue:
+            swept = any(lock.dead(party) for party in parties)
+            assert again.wake == (next_up(again.record, lock.dead) if swept else NOBODY)
+
+
+def test_a_waiter_far_back_that_finds_the_holder_dead_calls_the_first() -> None:
+    """The first in line need not wait for its own look."""
+    lock = Lock()
+    lock.do(Claim("killed", "o", "exclusive", TTL))
+    for token in ("first", "second"):
+        lock.do(Claim(token, "o", "exclusive", TTL, queue=True, patience=9 * TTL))
+    lock.at += TTL + 1
+    look = Claim("second", "o", "exclusive", TTL, queue=True, patience=9 * TTL)
+    assert lock.decide(look).wake == ("first",)
 
 
 @given(runs)
@@ -410,13 +448,32 @@ def test_counted_up_to_the_limit(limit: int) -> None:
     assert isinstance(lock.do(Claim("r", "o", "shared", TTL)), Blocked)
 
 
+@given(runs, runs)
+def test_an_eviction_that_comes_again_evicts_nobody_new(
+    run: list[tuple[Command, int]], later: list[tuple[Command, int]]
+) -> None:
+    """Whoever came after it was given stays, though it be delayed, repeated or both."""
+    history = played(run)
+    if not history:
+        return
+    lock = history[-1][0]
+    evict = Evict(tuple(holder.fence for holder in lock.record.holders))
+    known = lock.record.fence
+    for command, passes in later:
+        lock.at += passes
+        lock.do(command)
+        before = lock.record.holders
+        assert all(holder.fence <= known for holder in lock.do(evict).holders)
+        assert lock.record.holders == tuple(h for h in before if h.fence > known)
+
+
 def test_eviction_bumps_the_fence() -> None:
     """Evicting somebody raises the fence; evicting nobody changes nothing."""
     lock = Lock()
     holder = lock.do(Claim("a", "o", "shared", TTL)).holder
     lock.do(Claim("b", "o", "shared", TTL))
-    assert lock.decide(Evict(10**9)).record is None
-    evicted = lock.do(Evict(holder.fence))
+    assert lock.decide(Evict((10**9,))).record is None
+    evicted = lock.do(Evict((holder.fence,)))
     assert [h.token for h in evicted.holders] == ["a"]
     assert lock.record.fence > holder.fence + 1
     assert [h.token for h in lock.live()] == ["b"]

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from msgspec.structs import replace
 
-from holdfast.core.commands import Granted
+from holdfast.core import rules
+from holdfast.core.commands import NOBODY, Claim, Decision, Granted
 from holdfast.core.holds import Attempt, Care, hold_of
 from holdfast.core.records import EMPTY, SECOND, Holder, Mode, Record, Waiter
 from holdfast.errors import Busy
 from holdfast.testing.sim.checker import Checker, Violation
 from holdfast.testing.sim.checks import CHECKERS
 from holdfast.testing.sim.checks.deadlines import Deadlines
+from holdfast.testing.sim.checks.evicting import Evicting
 from holdfast.testing.sim.checks.fences import Fences
+from holdfast.testing.sim.checks.idle import Idle
 from holdfast.testing.sim.checks.keeping import Keeping
 from holdfast.testing.sim.checks.leaks import Leaks
 from holdfast.testing.sim.checks.loss import LossIsTold, LostStaysLost
@@ -31,6 +35,7 @@ from holdfast.testing.sim.ledger import Belief
 from holdfast.testing.sim.ops import Op
 from holdfast.testing.sim.plan import FAULTS, Options
 from holdfast.testing.sim.process import Script
+from holdfast.testing.sim.runs import simulate
 from holdfast.testing.sim.world import World
 
 TTL = 2 * SECOND
@@ -195,6 +200,77 @@ def test_fences_wants_an_eviction_to_raise_it() -> None:
     scene.write(scene.op(), scene.holder("x", 7), fence=7)
     with pytest.raises(Violation, match="eviction"):
         scene.write(scene.op(1, "evict"), fence=7)
+
+
+def test_idle_sees_a_lock_that_nobody_comes_for() -> None:
+    """It was freed, the first in line lives, and the next write comes much later."""
+    scene = Scene(Idle())
+    ends_at = scene.world.store.clock.at(60 * SECOND)
+    place = Waiter("w", "o", "exclusive", 60 * SECOND, 0, ends_at, "b")
+    scene.write(scene.op(), scene.holder("x"), queue=(place,))
+    scene.world.t += 5 * SECOND
+    scene.write(scene.op(), fence=2, queue=(place,))
+    scene.world.t += 5 * SECOND
+    with pytest.raises(Violation, match="idle"):
+        scene.write(scene.op(1), scene.holder("w", 3), fence=3)
+
+
+@pytest.mark.parametrize("store", ["server", "scripted"])
+def test_idle_catches_a_release_that_wakes_nobody(store: str) -> None:
+    """Those in line would come at their next look."""
+    with patch.object(rules, "next_up", lambda record, dead: NOBODY):
+        histories = (simulate(Options(seed, store=store, without=FAULTS)) for seed in range(60))
+        rules_broken = {h.violation.rule for h in histories if h.violation is not None}
+    assert rules_broken == {"no-idle-lock"}
+
+
+def test_idle_catches_a_claim_that_sweeps_in_silence() -> None:
+    """Whoever finds a holder dead is not always the first in line."""
+    original = rules._claim
+
+    def claim(*args: Any) -> Decision:
+        return replace(original(*args), wake=NOBODY)
+
+    with patch.dict(rules._RULES, {Claim: claim}):
+        histories = (simulate(Options(s, store="observed", without=FAULTS)) for s in range(200))
+        assert any(h.violation and h.violation.rule == "no-idle-lock" for h in histories)
+
+
+def test_evicting_sees_a_newcomer_thrown_out() -> None:
+    """A repeated eviction that takes out who came after the first one is caught."""
+    scene = Scene(Evicting())
+    evict = scene.op(1, "evict")
+    scene.write(scene.op(), scene.holder("x", 1), scene.holder("y", 2), fence=2)
+    scene.write(evict, scene.holder("y", 2), fence=3)
+    scene.write(evict, fence=4)
+    scene.write(scene.op(), scene.holder("z", 5), fence=5)
+    with pytest.raises(Violation, match="came after"):
+        scene.write(evict, fence=6)
+
+
+def test_evicting_sees_one_that_arrives_too_late() -> None:
+    """What arrives after the eviction came back is for those who were there then."""
+    scene = Scene(Evicting())
+    evict = scene.op(1, "evict")
+    scene.write(scene.op(), scene.holder("x", 1), fence=1)
+    scene.world.ledger.op_done(evict)
+    scene.write(scene.op(), scene.holder("y", 2), fence=2)
+    with pytest.raises(Violation, match="came after"):
+        scene.write(evict, fence=3)
+
+
+def test_evicting_wants_everyone_told() -> None:
+    """An eviction that says nobody, and did it, is caught; one that failed says nothing."""
+    scene = Scene(Evicting())
+    evict = scene.op(1, "evict")
+    scene.write(scene.op(), scene.holder("x", 1), fence=1)
+    scene.write(evict, fence=2)
+    with pytest.raises(Violation, match="not told"):
+        scene.world.ledger.op_done(evict)
+    evict.evicted = {1}
+    scene.world.ledger.op_done(evict)
+    evict.evicted, evict.outcome = set(), Busy("The store was away.", key="a", holders=[])
+    scene.world.ledger.op_done(evict)
 
 
 def test_fences_goes_by_time_where_the_last_writer_wins() -> None:

@@ -9,13 +9,13 @@ import pytest
 from holdfast.core.acquiring import Terms, acquire_steps
 from holdfast.core.commands import Claim, Free, Freed, Granted
 from holdfast.core.contract import Applied, Conflict, Entry, Interval, Page, Swapped, exactly
-from holdfast.core.effects import Apply, Draw, Effect, Load, Now, Scan, Swap
+from holdfast.core.effects import Apply, Draw, Effect, Emit, Load, Now, Scan, Swap
 from holdfast.core.holds import Attempt, Care, Hold, hold_of
 from holdfast.core.listing import purge_steps
 from holdfast.core.records import EMPTY, SECOND, Holder, Record, Waiter, last_used
 from holdfast.core.steps import undo_steps
 from holdfast.core.witness import View, Witness
-from holdfast.errors import OutcomeUnknown, Unsupported
+from holdfast.errors import HoldfastError, OutcomeUnknown, Unavailable, Unsupported
 from holdfast.testing.sim.kinds import KINDS
 from tests.play import play
 
@@ -155,6 +155,55 @@ def test_what_was_given_back_is_claimed_again_under_another_token() -> None:
     assert commands[1].token == "first"
     assert hold.token != "first"
     assert attempt.leftovers() == (hold.token,)
+
+
+@pytest.mark.parametrize("trouble", [Unavailable, OutcomeUnknown])
+def test_what_came_too_late_is_given_back_though_the_store_is_in_trouble(
+    trouble: type[HoldfastError],
+) -> None:
+    """The `Free` of a lease that ran out on its way is tried again, like all of an acquire."""
+    commands: list[Any] = []
+    told: list[str] = []
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, Apply):
+            assert isinstance(effect.command, (Claim, Free))
+            commands.append(effect.command)
+            if isinstance(effect.command, Free):
+                if len(commands) < 4:
+                    raise trouble("Not now.")
+                return Applied(Freed(), 1, exactly(SECOND)), 2 * TTL
+            holder = Holder(effect.command.token, 1, "me", "exclusive", TTL, 0, TTL, effect.beat)
+            return Applied(Granted(holder), 1, exactly(SECOND)), 2 * TTL
+        if isinstance(effect, Emit):
+            told.append(type(effect.event).__name__)
+        return {Now: 2 * TTL, Draw: f"b{len(commands)}"}.get(type(effect))
+
+    attempt = Attempt("k", Claim("first", "me", "exclusive", TTL))
+    witness = Witness(KINDS["scripted"].facts)
+    hold = play(acquire_steps(witness, attempt, Terms(), 0), answer)
+    assert [type(command) for command in commands] == [Claim, Free, Free, Free, Claim]
+    assert {command.token for command in commands[:4]} == {"first"}
+    assert told == ["StoreTrouble", "StoreTrouble"]
+    assert attempt.leftovers() == (hold.token,)
+
+
+def test_what_came_too_late_and_cannot_be_given_back_is_left_to_be_undone() -> None:
+    """When there is no time to try again, the caller's undo knows what may still be there."""
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, Apply):
+            if isinstance(effect.command, Free):
+                raise Unavailable("Not now.")
+            holder = Holder("t", 1, "me", "exclusive", TTL, 0, TTL, effect.beat)
+            return Applied(Granted(holder), 1, exactly(SECOND)), 2 * TTL
+        return {Now: 2 * TTL, Draw: "b1"}.get(type(effect))
+
+    attempt = Attempt("k", Claim("t", "me", "exclusive", TTL))
+    witness = Witness(KINDS["scripted"].facts)
+    with pytest.raises(Unavailable, match="Not now"):
+        play(acquire_steps(witness, attempt, Terms(timeout=0), 0), answer)
+    assert attempt.leftovers() == ("t",)
 
 
 def test_purge_counts_only_what_it_dropped() -> None:

@@ -22,7 +22,6 @@ from holdfast.core.effects import NOW, Draw, Emit, Keep, Steps, Wait
 from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold, hold_of
 from holdfast.core.patience import Patience
 from holdfast.core.records import SECOND, Micros
-from holdfast.core.rules import Party
 from holdfast.core.steps import TOKEN_BYTES, apply_steps, as_sure_as_we_are
 from holdfast.core.witness import View, Witness
 from holdfast.errors import (
@@ -39,6 +38,10 @@ PATIENCE: Micros = 10 * SECOND
 # And longer the further back it is: whoever is dead there is in nobody's way yet, and a long
 # queue that is renewed all the time keeps the store busy.
 PATIENCE_PER_PLACE: Micros = SECOND // 20
+# Where the store runs the rules a sign of life is cheap, and so the first few give one more
+# often: whoever dies at the head of the queue keeps a free lock from the others for so long.
+FRONT_PATIENCE: Micros = 3 * SECOND
+FRONT_PATIENCE_PER_PLACE: Micros = SECOND // 2
 # A waiter looks again this often even if nothing woke it: in the queue, and outside.
 LOOK_AGAIN: Micros = 30 * SECOND
 LOOK_AGAIN_UNQUEUED: Micros = 1 * SECOND
@@ -64,12 +67,17 @@ class _Wait(Patience, kw_only=True, gc=False):
     attempt: Attempt
     claim: Claim
     fair: bool | None
+    scripted: bool  # the store runs the rules
 
-    def get_in_line(self, ahead: int = 0) -> None:
-        """From now on the claim asks for a place in the queue, unless it never shall."""
-        if self.fair is not False and self.timeout != 0:
-            patience = min(self.claim.ttl, PATIENCE + ahead * PATIENCE_PER_PLACE)
-            self.claim = replace(self.claim, queue=True, patience=patience)
+    def get_in_line(self, ahead: int | None = None) -> None:
+        """From now on the claim asks for a place in the queue, unless it never shall. `ahead`
+        is how many were before it when it last looked, if it did."""
+        if self.fair is False or self.timeout == 0:
+            return
+        patience = PATIENCE + (ahead or 0) * PATIENCE_PER_PLACE
+        if self.scripted and ahead is not None:
+            patience = min(patience, FRONT_PATIENCE + ahead * FRONT_PATIENCE_PER_PLACE)
+        self.claim = replace(self.claim, queue=True, patience=min(self.claim.ttl, patience))
 
     @property
     def announce_at(self) -> Micros:
@@ -87,25 +95,29 @@ def acquire_steps(
     started = now if started is None else started
     wait = _Wait(
         attempt.key, claim.owner, terms.timeout, terms.store_patience, started,
-        attempt=attempt, claim=claim, fair=terms.fair,
+        attempt=attempt, claim=claim, fair=terms.fair, scripted=witness.facts.scripted,
     )  # fmt: skip
     if terms.fair:
         wait.get_in_line()
+    too_late: Free | None = None  # gives back what had run out when the answer came
     while True:
         try:
-            verdict, view = yield from apply_steps(witness, attempt, wait.claim, now)
+            verdict, view = yield from apply_steps(witness, attempt, too_late or wait.claim, now)
         except (Unavailable, OutcomeUnknown) as trouble:
             sure = as_sure_as_we_are(trouble, attempt)
             yield from wait.ride_out_steps(trouble, sure, "acquire")
             now = yield from NOW
             continue
         now = view.got
-        if type(verdict) is Granted:
+        if too_late is not None:
+            too_late = None
+            yield from _start_anew_steps(wait, now)
+        elif type(verdict) is Granted:
             hold = hold_of(attempt.key, verdict, attempt.sent[verdict.holder.beat], terms.care)
             hold.waited = now - started
             if hold.valid(now):
                 return hold
-            yield from _give_back_steps(witness, wait, now)
+            too_late = Free(wait.claim.token)
         elif type(verdict) is Blocked:
             yield from _wait_turn_steps(witness, wait, verdict, view)
         else:
@@ -116,15 +128,15 @@ def acquire_steps(
             )
         wait.trouble_since = None
         now = yield from NOW
-        if wait.claim.queue or witness.facts.scripted or now >= wait.announce_at:
-            wait.get_in_line(verdict.places() if type(verdict) is Blocked else 0)
+        if wait.claim.queue or wait.scripted or now >= wait.announce_at:
+            wait.get_in_line(verdict.places() if type(verdict) is Blocked else None)
 
 
-def _give_back_steps(witness: Witness, wait: _Wait, now: Micros) -> Steps[None]:
-    """The answer was so slow that the lease ran out on its way. What comes next has a token
-    of its own: where `Free` arrives twice, the second one must not end it."""
+def _start_anew_steps(wait: _Wait, now: Micros) -> Steps[None]:
+    """The answer was so slow that the lease ran out on its way, and it was given back. What
+    comes next has a token of its own: where `Free` arrives twice, the second one must not
+    end it."""
     attempt = wait.attempt
-    yield from apply_steps(witness, attempt, Free(wait.claim.token), now)
     attempt.touched = False
     if wait.out_of_time(now):
         raise Unavailable(
@@ -138,9 +150,13 @@ def _give_back_steps(witness: Witness, wait: _Wait, now: Micros) -> Steps[None]:
 def _wait_turn_steps(witness: Witness, wait: _Wait, blocked: Blocked, view: View) -> Steps[None]:
     """Sleep until it may be our turn or there is something else to do; or time is up."""
     key, now = wait.key, view.got
-    before: tuple[Party, ...] = (*blocked.holders, *blocked.ahead)
-    frees_at = [witness.dead_from(key, party, view.now, now) for party in before]
-    soonest = min(frees_at, default=None)
+    frees_at = [witness.dead_from(key, holder, view.now, now) for holder in blocked.holders]
+    places_end_at = [witness.dead_from(key, waiter, view.now, now) for waiter in blocked.ahead]
+    soonest = min(frees_at + places_end_at, default=None)
+    # Of those ahead, whoever comes after the dead looks for itself, and calls whose turn it is;
+    # only when all of them may be dead is it for us. Else a crowd comes for each of the first.
+    if places_end_at:
+        frees_at.append(max(places_end_at))
     yield from Emit(wait.waiting(blocked.holders, blocked.ahead, blocked.more, now, soonest))
     if wait.out_of_time(now):
         raise wait.not_free(blocked.holders, blocked.places())

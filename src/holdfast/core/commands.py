@@ -57,9 +57,9 @@ class Take(Discreet, frozen=True, gc=False):
 
 
 class Evict(Struct, frozen=True, gc=False):
-    """An operator's word: throw out every holder, or the one with this fence."""
+    """An operator's word: throw out the holders with these fences, and nobody who came later."""
 
-    fence: int | None = None
+    fences: tuple[int, ...]
 
 
 Command: TypeAlias = Claim | Renew | Free | Offer | Take | Evict

@@ -5,7 +5,8 @@
 Rules:
 
  1. A party is a holder or a waiter. `dead` says which parties have run out; the dead
-    count as absent, and a grant sweeps them out.
+    count as absent, and a claim that is written sweeps them out. Whatever takes a party out
+    wakes those in the queue whom that lets in, and nobody else in it.
  2. A claim may sit beside the parties before it as this table says, and the parties
     before it are the live holders *and* the waiters ahead of it in the queue. So nobody
     overtakes the queue, whether they stand in it or not, and a stream of readers cannot
@@ -24,7 +25,7 @@ Rules:
     may rely on the later one.
  6. Every command may be applied twice: the second time finds what the first one left
     (a token that holds, the token freed last) and gives the same answer. Only an eviction
-    then finds nobody to evict.
+    then finds nobody to evict: it names the grants that are to go, so nobody new does.
 """
 
 from __future__ import annotations
@@ -121,19 +122,23 @@ def with_changed(parties: tuple[Any, ...], changed: Party) -> tuple[Any, ...]:
     return tuple(changed if party.token == changed.token else party for party in parties)
 
 
-def next_up(record: Record) -> Wake:
-    """Whom a freed place may let in: the head of the queue and those who fit beside it."""
-    if not record.queue:
+def next_up(record: Record, dead: Dead) -> Wake:
+    """Whom a freed place may let in: the first in the queue and those who fit beside it.
+
+    Nobody, if they do not fit beside those who still hold: nobody else may pass them. If
+    somebody before them is dead and not yet known to be, their own timers tell them.
+    """
+    queue: tuple[Waiter, ...] = alive(record.queue, dead)
+    if not queue:
         return ANYONE
-    before: list[Party] = list(record.holders)
+    before: list[Party] = list(alive(record.holders, dead))
     tokens = []
-    for waiter in record.queue:
+    for waiter in queue:
         if not fits_beside(waiter, before):
             break
         tokens.append(waiter.token)
         before.append(waiter)
-    # The dead are still counted above. When they hide everyone, let everyone look.
-    return tuple(tokens) or ANYONE
+    return tuple(tokens)
 
 
 # --- the commands -------------------------------------------------------------------------
@@ -152,8 +157,13 @@ def _claim(claim: Claim, record: Record, dead: Dead, stamp: Stamp) -> Decision:
         return Decision(Mismatch(other_limit))
     ahead = _ahead_of(claim.token, queue)
     if not fits_beside(claim, (*holders, *ahead)):
-        return _wait_in_line(claim, record, holders, queue, ahead, stamp)
-    return _grant(claim, record, holders, without(queue, claim.token), stamp)
+        decision = _wait_in_line(claim, record, holders, queue, ahead, stamp)
+    else:
+        decision = _grant(claim, record, holders, without(queue, claim.token), stamp)
+    swept = len(holders) < len(record.holders) or len(queue) < len(record.queue)
+    if swept and decision.record is not None and decision.record.queue:
+        return replace(decision, wake=next_up(decision.record, nobody))
+    return decision
 
 
 def _grant(
@@ -242,7 +252,7 @@ def _free(free: Free, record: Record, dead: Dead, stamp: Stamp) -> Decision:
     if len(holders) == len(record.holders) and len(queue) == len(record.queue):
         return Decision(Freed() if record.freed == free.token else NotHeld())
     freed = Record(record.fence, holders, queue, stamp.at, free.token)
-    return Decision(Freed(), freed, next_up(freed))
+    return Decision(Freed(), freed, next_up(freed, dead))
 
 
 def _offer(offer: Offer, record: Record, dead: Dead, stamp: Stamp) -> Decision:
@@ -292,12 +302,12 @@ def _take(take: Take, record: Record, dead: Dead, stamp: Stamp) -> Decision:
 
 
 def _evict(evict: Evict, record: Record, dead: Dead, stamp: Stamp) -> Decision:
-    out = tuple(h for h in record.holders if evict.fence is None or h.fence == evict.fence)
+    out = tuple(h for h in record.holders if h.fence in evict.fences)
     if not out:
         return Decision(Evicted(()))
     holders = tuple(h for h in record.holders if h not in out)
     left = Record(next_fence(record, stamp.floor()), holders, record.queue, stamp.at)
-    return Decision(Evicted(out), left, next_up(left))
+    return Decision(Evicted(out), left, next_up(left, dead))
 
 
 _RULES: dict[type, Callable[[Any, Record, Dead, Stamp], Decision]] = {

@@ -17,8 +17,8 @@ unchanged under threads, asyncio and the simulator. How they work:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeAlias, TypeVar
 
 from holdfast.core import rules
 from holdfast.core.commands import (
@@ -74,6 +74,7 @@ _PROVEN_BY_SWAP = frozenset({Granted, Freed})
 # What became of a command, and the record it was about (a scripted store shows no record,
 # only its version and clock).
 Answer: TypeAlias = tuple[Verdict, View]
+R = TypeVar("R")
 
 
 # --- one command ----------------------------------------------------------------------------
@@ -345,11 +346,22 @@ def undo_steps(witness: Witness, attempts: Iterable[Attempt], until: Micros) -> 
 
 def _insist_steps(witness: Witness, attempt: Attempt, doing: str, until: Micros) -> Steps[Answer]:
     """Carry out an attempt's command, again and again while the store is in trouble."""
+    return (
+        yield from _persist_steps(
+            lambda now: apply_steps(witness, attempt, attempt.command, now), attempt, doing, until
+        )
+    )
+
+
+def _persist_steps(
+    make_steps: Callable[[Micros], Steps[R]], attempt: Attempt, doing: str, until: Micros
+) -> Steps[R]:
+    """Take steps again and again while the store is in trouble."""
     pause = FIRST_PAUSE
     while True:
         now = yield from NOW
         try:
-            return (yield from apply_steps(witness, attempt, attempt.command, now))
+            return (yield from make_steps(now))
         except (Unavailable, OutcomeUnknown) as trouble:
             now = yield from NOW
             if now + pause >= until:
@@ -413,15 +425,28 @@ def offer_steps(witness: Witness, attempt: Attempt, until: Micros) -> Steps[None
 
 
 def evict_steps(witness: Witness, key: str, fence: int | None, until: Micros) -> Steps[Evicted]:
-    """Throw holders out. A record that cannot be read is replaced by an empty one."""
-    attempt = Attempt(key, Evict(fence))
+    """Throw out who holds now (or only the one with this fence); who they were.
+
+    Who is to go is settled by the first look, so that however often the word is given, nobody
+    goes who came after it, and all are told of though the answer was lost. (So is somebody who
+    went by itself between the look and the word.) A record that cannot be read is replaced by
+    an empty one.
+    """
+    attempt = Attempt(key, Evict(()))
     try:
-        verdict, _ = yield from _insist_steps(witness, attempt, "evict", until)
+        view = yield from _persist_steps(
+            lambda now: look_steps(witness, key), attempt, "evict", until
+        )
+        out = tuple(h for h in view.record.holders if fence is None or h.fence == fence)
+        if out:
+            attempt.command = Evict(tuple(holder.fence for holder in out))
+            yield from _insist_steps(witness, attempt, "evict", until)
     except CorruptRecord:
-        yield from _replace_corrupt_steps(witness, key)
+        yield from _persist_steps(
+            lambda now: _replace_corrupt_steps(witness, key), attempt, "evict", until
+        )
         return Evicted(())
-    assert isinstance(verdict, Evicted)
-    return verdict
+    return Evicted(out)
 
 
 def _replace_corrupt_steps(witness: Witness, key: str) -> Steps[None]:

@@ -91,14 +91,14 @@ class ChaosStore(Store):
 
         They learn it at their next beat, as after any eviction.
         """
-        if self.facts.scripted:
-            verdict = self._store.apply(key, Evict(), "chaos").verdict
-            return len(verdict.holders) if isinstance(verdict, Evicted) else 0
         entry = self._store.load(key)
+        if self.facts.scripted:
+            verdict = self._store.apply(key, _everyone(entry), "chaos").verdict
+            return len(verdict.holders) if isinstance(verdict, Evicted) else 0
         while True:
             at = entry.now.latest if entry.now is not None else entry.record.fence + 1
             stamp = Stamp(at, "chaos", clocked=entry.now is not None)
-            decision = rules.decide(Evict(), entry.record, lambda party: False, stamp)
+            decision = rules.decide(_everyone(entry), entry.record, lambda party: False, stamp)
             if decision.record is None:
                 return 0
             outcome = self._store.swap(key, entry.version, decision.record, decision.wake)
@@ -179,3 +179,7 @@ class ChaosStore(Store):
             late_by = rng.uniform(-self._longest_delay, self._longest_delay)
             self.happened.update(wrong)
         return wrong, late_by if "delay" in wrong else 0.0
+
+
+def _everyone(entry: Entry) -> Evict:
+    return Evict(tuple(holder.fence for holder in entry.record.holders))

@@ -47,6 +47,17 @@ def _an_eviction_that_leaves_the_fence() -> Iterator[Patches]:
 
 
 @mutant(100)
+def _an_eviction_of_whoever_is_there() -> Iterator[Patches]:
+    original = rules._evict
+
+    def evict(command: Evict, record: Record, dead: Any, stamp: Any) -> Decision:
+        everyone = Evict(tuple(holder.fence for holder in record.holders))
+        return original(everyone, record, dead, stamp)
+
+    yield patch.dict(rules._RULES, {Evict: evict})
+
+
+@mutant(100)
 def _a_reader_let_in_beside_a_waiting_writer() -> Iterator[Patches]:
     original = rules.fits_beside
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any
 from uuid import uuid4
 
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 
 from holdfast.core import rules
 from holdfast.core.commands import (
+    ANYONE,
     NOBODY,
     Blocked,
     Claim,
@@ -29,6 +31,7 @@ from holdfast.core.commands import (
     Renew,
     Stamp,
     Take,
+    Wake,
 )
 from holdfast.core.contract import Swapped
 from holdfast.core.records import EMPTY, SECOND, Record, droppable_at
@@ -92,13 +95,14 @@ KINDS: tuple[Callable[[random.Random, Record], Command], ...] = (
     lambda draw, record: Free(draw.choice(TOKENS + TICKETS)),
     lambda draw, record: Offer(draw.choice(TOKENS), draw.choice(TICKETS), draw.choice(TTLS)),
     lambda draw, record: some_take(draw),
-    lambda draw, record: Evict(some_fence(draw, record)),
+    lambda draw, record: Evict(some_fences(draw, record)),
 )
 
 
-def some_fence(draw: random.Random, record: Record) -> int | None:
-    """The fence of a holder, of nobody, or none."""
-    return draw.choice((None, 1, *(holder.fence for holder in record.holders)))
+def some_fences(draw: random.Random, record: Record) -> tuple[int, ...]:
+    """The fences of some holders and of nobody, or none."""
+    fences = (1, record.fence + 1, *(holder.fence for holder in record.holders))
+    return tuple(draw.sample(fences, draw.randint(0, len(fences))))
 
 
 # What every family of runs must have seen at least once.
@@ -114,6 +118,7 @@ EVENTS: dict[str, Callable[[Command, Decision], bool]] = {
     "freed": lambda c, d: _is(d, Freed) and d.record is not None,
     "freed before": lambda c, d: _is(d, Freed) and d.record is None,
     "some woken": lambda c, d: d.wake not in (NOBODY, ("*",)),
+    "nobody woken": lambda c, d: _is(d, Freed) and d.record is not None and d.wake == NOBODY,
     "offered": lambda c, d: isinstance(c, Offer) and d.record is not None,
     "taken": lambda c, d: isinstance(c, Take) and d.record is not None,
     "evicted": lambda c, d: isinstance(d.verdict, Evicted) and d.verdict.holders != (),
@@ -201,27 +206,63 @@ def test_scripts_answer_as_the_rules_do(place: RedisStore, family: int) -> None:
     assert seen == EVENTS.keys(), "not everything happened: the runs are too tame"
 
 
+@contextmanager
+def listening(server: RedisServer, store: RedisStore, model: Model) -> Iterator[Heard]:
+    """Whom the store wakes from now on."""
+    with client(server.port) as redis, redis.pubsub() as pubsub:
+        pubsub.subscribe(store.names.record(model.key) + WAKE)
+        assert pubsub.get_message(timeout=5)["type"] == "subscribe"
+        heard = Heard(pubsub, model)
+        yield heard
+        assert pubsub.get_message(timeout=0.05) is None
+
+
+class Heard(list[Wake]):
+    """Whom a store has woken."""
+
+    def __init__(self, pubsub: Any, model: Model) -> None:
+        super().__init__()
+        self._pubsub, self._model = pubsub, model
+
+    def compare(self, decision: Decision) -> None:
+        """The store told those whom the rules wake."""
+        if decision.wake != NOBODY:
+            message = self._pubsub.get_message(timeout=5)
+            assert message is not None
+            rev, *whom = message["data"].decode().split(" ")
+            assert int(rev) == self._model.version
+            assert tuple(whom) == decision.wake
+            self.append(decision.wake)
+
+
 def test_scripts_wake_whom_the_rules_wake(server: RedisServer, store: RedisStore) -> None:
     """A script publishes if and only if the rules say so, with the tokens that may go."""
-    key = uuid4().hex
-    model, heard = Model(store, key), []
-    with client(server.port) as redis, redis.pubsub() as pubsub:
-        pubsub.subscribe(store.names.record(key) + WAKE)
-        assert pubsub.get_message(timeout=5)["type"] == "subscribe"
-
-        def compare(decision: Decision) -> None:
-            if decision.wake != NOBODY:
-                message = pubsub.get_message(timeout=5)
-                assert message is not None
-                rev, *whom = message["data"].decode().split(" ")
-                assert int(rev) == model.version
-                assert tuple(whom) == decision.wake
-                heard.append(whom)
-
+    model = Model(store, uuid4().hex)
+    with listening(server, store, model) as heard:
         for run in range(4):
-            a_run(model, random.Random(f"wake-{run}"), 100, compare)
-        assert pubsub.get_message(timeout=0.05) is None
+            a_run(model, random.Random(f"wake-{run}"), 100, heard.compare)
     assert len(heard) > 20
+
+
+@pytest.mark.parametrize("live", ["waiting", "none"])
+def test_scripts_pass_over_the_dead(server: RedisServer, store: RedisStore, live: str) -> None:
+    """Whoever is dead is neither woken nor in the way of those who are."""
+    model, short = Model(store, uuid4().hex), 20_000
+
+    def claim(token: str, mode: Any, ttl: int) -> Claim:
+        return Claim(token, "o", mode, ttl, None, {}, True, ttl)
+
+    with listening(server, store, model) as heard:
+        for token, ttl in (("dead-reader", short), ("reader", 60 * SECOND)):
+            model.apply(claim(token, "shared", ttl), "b")
+        model.apply(claim("dead-writer", "exclusive", short), "b")
+        if live == "waiting":
+            for token in ("writer", "next"):
+                model.apply(claim(token, "exclusive", 60 * SECOND), "b")
+        time.sleep(2 * short / SECOND)
+        heard.compare(model.apply(Free("next"), "b"))
+        heard.compare(model.apply(Free("reader"), "b"))
+    assert heard == ([("writer",)] if live == "waiting" else [ANYONE])
 
 
 def test_record_stays_until_it_is_history(server: RedisServer, store: RedisStore) -> None:

@@ -178,7 +178,7 @@ _COMMANDS: dict[type, tuple[Script, int, _Words]] = {
             b"" if c.note is None else layout.json_text(c.note),
         ),
     ),
-    Evict: (EVICT, 1, lambda c, beat: bulk(b"" if c.fence is None else b"%d" % c.fence)),
+    Evict: (EVICT, 1, lambda c, beat: bulk(b" ".join(b"%d" % f for f in c.fences))),
 }  # fmt: skip
 
 # A grant must outlive the master. A freed or evicted lock that comes back runs out by itself.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from holdfast import sync
 from holdfast.core.effects import Swap
 from holdfast.errors import Busy, LeaseLost, OutcomeUnknown, Unavailable
 from holdfast.testing.conformance.lease_cases import refused
@@ -78,6 +79,46 @@ async def hand_over_bears_any_single_fault(world: World) -> None:
         assert second.held
         assert second.fence > first.fence
         assert await second.release() is True
+
+
+@case
+async def eviction_bears_any_single_fault(world: World) -> None:
+    """Whatever happens to one request of an eviction, the holder is out, and is told of."""
+    a = world.locks("a")
+    for position in range(3):
+        for fault in PASSING:
+            key = world.key(f"{position}-{fault}")
+            b, store = world.faulty("b")
+            lease = await a.acquire(key, ttl=60, keep=False)
+            store.plan(*AFTER[position], fault)
+            (evicted,) = await b.evict(key)
+            assert evicted.fence == lease.fence, (position, fault)
+            assert (await a.show(key)).free, (position, fault)
+
+
+@case
+async def eviction_that_arrives_again_spares_a_newcomer(world: World) -> None:
+    """Who gets the lock after an eviction keeps it, though its answer was lost."""
+    key = world.key()
+    lease = await world.locks("a").acquire(key, ttl=60, keep=False)
+    b, store = world.faulty("b")
+    inner, newcomer = store._store, sync.Locks(world.store(), owner="newcomer", ttl=60)
+    name = "apply" if world.facts.scripted else "swap"
+    real, got = getattr(inner, name), []
+
+    def lose_the_reply(*args: Any) -> Any:
+        setattr(inner, name, real)
+        real(*args)
+        got.append(newcomer.acquire(key, timeout=5))
+        raise OutcomeUnknown("The reply was lost on purpose.")
+
+    setattr(inner, name, lose_the_reply)
+    (evicted,) = await b.evict(key)
+    assert evicted.fence == lease.fence
+    (heir,) = got
+    assert [holder.fence for holder in (await b.show(key)).holders] == [heir.fence]
+    assert heir.release() is True
+    newcomer.close()
 
 
 @case

@@ -17,8 +17,9 @@ class Op:
     """An operation under way, as the checkers know it."""
 
     __slots__ = (
-        "attempts", "back_at", "cancel_in", "cleaned", "client", "ending", "got", "interruptible",
-        "kind", "label", "outcome", "requests", "rng", "seen_free", "started", "timeout", "tokens",
+        "attempts", "back_at", "cancel_in", "cleaned", "client", "ending", "evicted", "got",
+        "interruptible", "kind", "label", "outcome", "requests", "rng", "seen_free", "started",
+        "timeout", "tokens",
     )  # fmt: skip
 
     def __init__(self, client: SimClient, label: str, kind: str, rng: Random, t: int) -> None:
@@ -34,6 +35,7 @@ class Op:
         self.attempts: list[Attempt] = []
         self.ending: Hold | None = None  # the hold that it gives up
         self.got: list[Belief] = []
+        self.evicted: set[int] = set()  # the fences of those whom it was told to have thrown out
         self.seen_free: str | None = None  # a key of which it was told that nobody holds it
         self.outcome: BaseException | None = None
         self.cleaned = True  # False: it could not take back what it had left

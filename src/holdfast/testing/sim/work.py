@@ -31,7 +31,7 @@ from holdfast.core.watching import wait_until_free_steps
 from holdfast.errors import HoldfastError, LeaseLost
 from holdfast.testing.sim.ledger import Belief
 from holdfast.testing.sim.ops import Op
-from holdfast.testing.sim.process import Interrupted, Script, run
+from holdfast.testing.sim.process import Interrupted, R, Script, run
 
 if TYPE_CHECKING:
     from holdfast.testing.sim.client import SimClient
@@ -240,7 +240,10 @@ def _evict(client: SimClient, op: Op) -> Script[None]:
     holders = world.store.record(key).holders
     fence = holders[0].fence if holders and op.rng.random() < 0.5 else None
     steps = evict_steps(client.witness, key, fence, client.now() + PATIENCE)
-    yield from _quietly(op, steps)
+    evicted = yield from _quietly(op, steps)
+    if evicted is not None:
+        op.evicted.update(holder.fence for holder in evicted.holders)
+    world.ledger.op_done(op)
 
 
 def _purge(client: SimClient, op: Op) -> Script[None]:
@@ -263,11 +266,12 @@ def _watch(client: SimClient, op: Op) -> Script[None]:
     client.world.ledger.op_done(op)
 
 
-def _quietly(op: Op, steps: Steps[object]) -> Script[None]:
+def _quietly(op: Op, steps: Steps[R]) -> Script[R | None]:
     try:
-        yield from run(steps)
+        return (yield from run(steps))
     except (HoldfastError, Interrupted) as trouble:
         op.outcome = trouble
+        return None
 
 
 def _mode(client: SimClient, op: Op) -> tuple[Mode, int | None]:

@@ -8,7 +8,15 @@ local patience, waiter_rest = ARGV[7], ARGV[8]
 local queueing = waiter_rest and '1' or '0'
 
 local holders, queue, soonest = alive(record.holders), living(record)
+local swept = #holders < #record.holders or #queue < #record.queue
 local start, stop = find_line(queue, claim.token)
+
+-- Write it, and tell whom it lets in that the dead are gone.
+local function write_claim()
+  write_record(record)
+  if swept and record.queue ~= '' then wake(record, next_up(record)) end
+end
+
 local mine = find(holders, claim.token)
 if mine then
   return granted(unchanged, record, mine, without_line(queue, claim.token))
@@ -31,7 +39,7 @@ if fits_beside(claim, holders, ahead) then
     rev = record.rev, fence = fence, soonest = queue == '' and 0 or soonest,
     holders = holders, queue = queue,
   }
-  write_record(record)
+  write_claim()
   return granted(answer, record, claim, queue)
 end
 
@@ -53,5 +61,5 @@ record = {
   rev = record.rev, fence = record.fence, soonest = math.min(soonest, now + patience),
   holders = holders, queue = queue,
 }
-write_record(record)
+write_claim()
 return answer(record, 'blocked', queueing, digits(more), array(holders), first)

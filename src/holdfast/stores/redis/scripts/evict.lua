@@ -1,8 +1,9 @@
--- An operator's word: throw out every holder, or the one with this fence.
-local fence = ARGV[2]
+-- An operator's word: throw out the holders with these fences, and nobody who came later.
+local fences = {}
+for fence in string.gmatch(ARGV[2], '%d+') do fences[fence] = true end
 local out, holders = {}, {}
 for _, holder in ipairs(record.holders) do
-  local list = (fence == '' or holder.fence == fence) and out or holders
+  local list = fences[holder.fence] and out or holders
   list[#list + 1] = holder
 end
 if #out == 0 then

@@ -1,7 +1,7 @@
 -- The questions that the rules are made of, as in `holdfast.core.rules`.
 
-local function dead(holder)
-  return holder.expires_at ~= '0' and now > tonumber(holder.expires_at)
+local function dead(party)
+  return party.expires_at ~= '0' and now > tonumber(party.expires_at)
 end
 
 local function alive(holders)
@@ -56,23 +56,28 @@ local function fits_beside(claim, holders, ahead)
   return fits
 end
 
--- Whom a freed place may let in: the head of the queue and those who fit beside it.
+-- Whom a freed place may let in: the first in the queue and those who fit beside it; nobody,
+-- if they do not fit beside those who still hold.
 local function next_up(record)
-  local count, last, tokens = #record.holders, nil, {}
+  local holders = alive(record.holders)
+  local count, last, waited_for, tokens = #holders, nil, false, {}
   each_waiter(record.queue, function(waiter)
+    if dead(waiter) then return false end
+    waited_for = true
     -- Who goes with the last one goes with all before it.
     local fits = last and goes_with(waiter, last)
       and (waiter.mode ~= 'counted' or count < tonumber(waiter.limit))
-    if not last then fits = fits_beside(waiter, record.holders, '') end
+    if not last then fits = fits_beside(waiter, holders, '') end
     if not fits then return true end
     tokens[#tokens + 1] = waiter.token
     count, last = count + 1, waiter
   end)
-  return #tokens > 0 and table.concat(tokens, ' ') or '*'
+  return waited_for and table.concat(tokens, ' ') or '*'
 end
 
 -- Tell them. Without the right to publish they find out by looking, as they do anyway.
 local function wake(record, whom)
+  if whom == '' then return end
   redis.pcall('PUBLISH', KEYS[1] .. ':wake', record.rev .. ' ' .. whom)
 end
 

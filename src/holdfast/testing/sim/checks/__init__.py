@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from holdfast.testing.sim.checker import Checker
 from holdfast.testing.sim.checks.deadlines import Deadlines
+from holdfast.testing.sim.checks.evicting import Evicting
 from holdfast.testing.sim.checks.fences import Fences
+from holdfast.testing.sim.checks.idle import Idle
 from holdfast.testing.sim.checks.keeping import Keeping
 from holdfast.testing.sim.checks.leaks import Leaks
 from holdfast.testing.sim.checks.loss import LossIsTold, LostStaysLost
@@ -24,8 +26,10 @@ CHECKERS: tuple[type[Checker], ...] = (
     LossIsTold,
     Fences,
     OnlyTheToken,
+    Evicting,
     Together,
     Queue,
+    Idle,
     Keeping,
     Resource,
     Watching,

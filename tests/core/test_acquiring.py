@@ -1,0 +1,105 @@
+"""How a claim waits: what its place in the queue lasts for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.core.acquiring import (
+    FRONT_PATIENCE,
+    PATIENCE,
+    PATIENCE_PER_PLACE,
+    Terms,
+    acquire_steps,
+)
+from holdfast.core.commands import SHOWN, Blocked, Claim, Granted
+from holdfast.core.contract import Applied, Entry, exactly
+from holdfast.core.effects import Apply, Draw, Effect, Load, Now, Swap, Wait
+from holdfast.core.holds import BEATS_PER_TTL, Attempt
+from holdfast.core.records import SECOND, Holder, Record, Waiter
+from holdfast.core.witness import Witness
+from holdfast.errors import Unavailable
+from holdfast.testing.sim.kinds import KINDS
+from tests.play import play
+
+TTL = 1000 * SECOND
+HOLDER = Holder("other", 1, "you", "exclusive", TTL, 0, TTL, "b")
+
+
+def waiter(number: int) -> Waiter:
+    """Somebody ahead, whose place lasts the longer the further back it is."""
+    return Waiter(f"w{number}", "you", "exclusive", TTL, 0, (4 + number) * SECOND, "b")
+
+
+def by_script(ahead: int, ttl: int = TTL) -> tuple[list[Claim], list[int]]:
+    """What a claim asks for that is refused twice, with so many ahead, and how it sleeps."""
+    claims: list[Claim] = []
+    sleeps: list[int] = []
+    shown = tuple(waiter(number) for number in range(min(ahead, SHOWN)))
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, Apply):
+            claim = effect.command
+            assert isinstance(claim, Claim)
+            claims.append(claim)
+            verdict: Any = Blocked((HOLDER,), shown, claim.queue, ahead - len(shown))
+            if len(claims) == 3:
+                verdict = Granted(
+                    Holder(claim.token, 2, "me", "exclusive", ttl, 0, ttl, effect.beat)
+                )
+            return Applied(verdict, 1, exactly(SECOND)), 0
+        if isinstance(effect, Wait):
+            sleeps.append(effect.at_most)
+        return {Now: 0, Draw: "b1"}.get(type(effect))
+
+    attempt = Attempt("k", Claim("t", "me", "exclusive", ttl))
+    play(acquire_steps(Witness(KINDS["scripted"].facts), attempt, Terms(), 0), answer)
+    return claims, sleeps
+
+
+def test_the_first_give_a_sign_of_life_more_often() -> None:
+    """Who dies at the head of the queue is in everybody's way; who dies far back is not."""
+    lasts = {ahead: by_script(ahead)[0][-1].patience for ahead in (0, 1, 5, 50, 1000)}
+    assert lasts[0] == FRONT_PATIENCE
+    assert sorted(lasts.values()) == list(lasts.values())
+    assert lasts[1000] == PATIENCE + 1000 * PATIENCE_PER_PLACE
+
+
+@pytest.mark.parametrize("ahead", [0, 3, 200])
+def test_a_place_is_renewed_in_good_time(ahead: int) -> None:
+    """A waiter shows itself three times while its place lasts."""
+    claims, sleeps = by_script(ahead)
+    assert claims[1].queue
+    assert sleeps[1] <= claims[1].patience // BEATS_PER_TTL
+
+
+def test_a_crowd_does_not_look_whenever_the_first_may_be_dead() -> None:
+    """Who is right behind them does; who is far back only when all who are shown may be."""
+    _, (_, far_back) = by_script(1000)
+    assert far_back > 15 * SECOND
+
+
+def test_a_place_does_not_outlast_the_lease_that_it_is_for() -> None:
+    """Whoever asks for a short lease dies as quickly while it waits."""
+    assert by_script(1000, 2 * SECOND)[0][-1].patience == 2 * SECOND
+
+
+def test_where_a_place_is_a_write_it_lasts_longer() -> None:
+    """A sign of life that gets into the way of others is given less often."""
+    places: list[Waiter] = []
+    record = Record(fence=1, holders=(HOLDER,), updated_at=1)
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, Swap):
+            assert effect.record is not None
+            places.extend(effect.record.queue)
+            raise Unavailable("That is enough.")
+        entry = Entry(record, 1, exactly(SECOND))
+        return {Now: 0, Draw: "b1", Load: (entry, 0, 0)}.get(type(effect))
+
+    attempt = Attempt("k", Claim("t", "me", "exclusive", TTL))
+    terms = Terms(timeout=1, fair=True)
+    with pytest.raises(Unavailable):
+        play(acquire_steps(Witness(KINDS["server"].facts), attempt, terms, 0), answer)
+    assert [place.ttl for place in places] == [PATIENCE]
