@@ -23,7 +23,8 @@ from holdfast.core.effects import Steps
 from holdfast.core.events import Event, StoreTrouble
 from holdfast.core.holds import Attempt, Hold
 from holdfast.core.listing import list_steps, purge_steps, show_steps
-from holdfast.core.steps import enter_steps, evict_steps, offer_steps, release_steps, renew_steps
+from holdfast.core.renewing import renew_steps
+from holdfast.core.steps import enter_steps, evict_steps, offer_steps, release_steps
 from holdfast.core.watching import wait_until_free_steps
 from holdfast.drivers.aio import AsyncDriver
 from holdfast.errors import Busy, HoldfastError, LeaseLost, UsageError

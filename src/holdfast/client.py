@@ -15,7 +15,8 @@ from holdfast.core.events import Event
 from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold
 from holdfast.core.patience import Patience
 from holdfast.core.records import SECOND, Holder, Micros, anonymous
-from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, renew_many_steps, renew_steps
+from holdfast.core.renewing import renew_many_steps, renew_steps
+from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES
 from holdfast.core.tickets import Ticket, seal, unseal
 from holdfast.core.witness import Witness
 from holdfast.drivers.keeping import KeeperRunner

@@ -17,7 +17,7 @@ unchanged under threads, asyncio and the simulator. How they work:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import TypeAlias, TypeVar
 
 from holdfast.core import rules
@@ -28,23 +28,20 @@ from holdfast.core.commands import (
     Free,
     Freed,
     Granted,
-    Renew,
     Stamp,
     Verdict,
 )
-from holdfast.core.contract import Applied, Entry, Swapped
+from holdfast.core.contract import Entry, Swapped
 from holdfast.core.effects import (
     NOW,
     WALL,
     Apply,
-    ApplyMany,
     Draw,
     Emit,
     Load,
     Sleep,
     Steps,
     Swap,
-    SwapMany,
 )
 from holdfast.core.events import StoreTrouble
 from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold, hold_of
@@ -197,130 +194,7 @@ def _step_back_steps() -> Steps[None]:
     yield from Sleep(int(drawn, 16) * FIRST_PAUSE >> 16)
 
 
-# --- keeping and ending a hold --------------------------------------------------------------
-
-
-def renew_steps(witness: Witness, hold: Hold) -> Steps[None]:
-    """One beat: extend the hold, or raise `LeaseLost` because it is somebody else's."""
-    now = yield from NOW
-    attempt = Attempt(hold.key, Renew(hold.token))
-    verdict, view = yield from apply_steps(witness, attempt, attempt.command, now)
-    _renewed(hold, verdict, attempt.sent, view.got)
-
-
-def _renewed(hold: Hold, verdict: Verdict, sent: Mapping[str, Micros], got: Micros) -> None:
-    if not isinstance(verdict, Granted):
-        raise _lost(hold, "its record is gone: it was evicted, released elsewhere, or ran out")
-    if not hold.valid(got):
-        raise _lost(hold, "its renewal came back too late")
-    hold.extend(verdict.holder, sent[verdict.holder.beat])
-    hold.wanted = verdict.wanted
-
-
-def _lost(hold: Hold, why: str) -> LeaseLost:
-    return LeaseLost(f"The lease on {hold.key!r} is lost: {why}.", key=hold.key, why=why)
-
-
-def renew_many_steps(witness: Witness, holds: Sequence[Hold]) -> Steps[list[HoldfastError | None]]:
-    """Many beats in one trip; each has its own outcome, and the odd ones go alone."""
-    now = yield from NOW
-    if witness.facts.scripted:
-        return (yield from _renew_many_by_script_steps(witness, holds, now))
-    beats = []
-    for hold in holds:
-        beats.append((yield from _prepare_beat_steps(witness, hold, now)))
-    ready = [beat for beat in beats if beat.swap is not None]
-    swaps = tuple(beat.swap for beat in ready if beat.swap is not None)
-    outcomes, got = (yield from SwapMany(swaps)) if swaps else ((), now)
-    for beat, outcome in zip(ready, outcomes, strict=True):
-        beat.landed(witness, outcome, now, got)
-    results = []
-    for beat in beats:
-        results.append((yield from _finish_beat_steps(witness, beat)))
-    return results
-
-
-def _renew_many_by_script_steps(
-    witness: Witness, holds: Sequence[Hold], now: Micros
-) -> Steps[list[HoldfastError | None]]:
-    drawn = yield from Draw(BEAT_BYTES * len(holds))
-    size = len(drawn) // len(holds)
-    beats = [drawn[at : at + size] for at in range(0, len(drawn), size)]
-    applies = [
-        Apply(hold.key, Renew(hold.token, hold.holder), beat)
-        for hold, beat in zip(holds, beats, strict=True)
-    ]
-    outcomes, got = yield from ApplyMany(tuple(applies))
-    sent = dict.fromkeys(beats, now)
-    last = outcomes[-1]
-    if isinstance(last, Applied):
-        witness.read_clock(last.now, now, got)
-    return [
-        _renewed_by_script(hold, outcome, sent, got)
-        for hold, outcome in zip(holds, outcomes, strict=True)
-    ]
-
-
-def _renewed_by_script(
-    hold: Hold, outcome: Applied | Exception, sent: Mapping[str, Micros], got: Micros
-) -> HoldfastError | None:
-    if isinstance(outcome, HoldfastError):
-        return outcome
-    if isinstance(outcome, Exception):
-        return OutcomeUnknown(f"The renewal failed in an unforeseen way: {outcome!r}")
-    try:
-        _renewed(hold, outcome.verdict, sent, got)
-    except LeaseLost as lost:
-        return lost
-    return None
-
-
-class _Beat:
-    """One renewal in a batch."""
-
-    __slots__ = ("attempt", "got", "hold", "swap", "verdict")
-
-    def __init__(self, hold: Hold) -> None:
-        self.hold = hold
-        self.attempt = Attempt(hold.key, Renew(hold.token))
-        self.swap: Swap | None = None
-        self.verdict: Verdict | None = None
-        self.got: Micros | None = None  # when it came back, if it was done
-
-    def landed(self, witness: Witness, outcome: object, sent: Micros, got: Micros) -> None:
-        """The batch came back. What was not done is looked at on its own."""
-        if not isinstance(outcome, Swapped) or self.swap is None or self.swap.record is None:
-            witness.forget(self.hold.key)
-            return
-        self.got = got
-        view = View(self.swap.record, outcome.version, outcome.now, got)
-        witness.wrote(self.hold.key, view, sent)
-
-
-def _prepare_beat_steps(witness: Witness, hold: Hold, now: Micros) -> Steps[_Beat]:
-    """What can be renewed without a load gets its swap."""
-    beat = _Beat(hold)
-    view, clock = witness.recall(hold.key), witness.clock_at(now)
-    if view is not None and clock is not None:
-        stamp = Stamp(clock.latest, (yield from Draw(BEAT_BYTES)))
-        dead = witness.dead(hold.key, view.now, now)
-        decision = rules.decide(beat.attempt.command, view.record, dead, stamp)
-        if decision.record is not None:
-            beat.attempt.sent[stamp.beat] = now
-            beat.swap = Swap(hold.key, view.version, decision.record)
-            beat.verdict = decision.verdict
-    return beat
-
-
-def _finish_beat_steps(witness: Witness, beat: _Beat) -> Steps[HoldfastError | None]:
-    try:
-        if beat.verdict is None or beat.got is None:
-            yield from renew_steps(witness, beat.hold)
-        else:
-            _renewed(beat.hold, beat.verdict, beat.attempt.sent, beat.got)
-    except HoldfastError as trouble:
-        return trouble
-    return None
+# --- ending a hold ----------------------------------------------------------------------------
 
 
 def release_steps(witness: Witness, attempt: Attempt, now: Micros, until: Micros) -> Steps[bool]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from holdfast.core import acquiring, steps
+from holdfast.core import acquiring, renewing, steps
 from holdfast.core.effects import Steps
 from holdfast.core.holds import Attempt
 from holdfast.core.steps import Answer
@@ -60,6 +60,7 @@ def wrap_apply(
 
     yield patch.object(steps, "apply_steps", apply_steps)
     yield patch.object(acquiring, "apply_steps", apply_steps)
+    yield patch.object(renewing, "apply_steps", apply_steps)
 
 
 def relay(

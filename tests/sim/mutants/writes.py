@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 from unittest.mock import patch
 
-from holdfast.core import rules, steps
+from holdfast.core import renewing, rules
 from holdfast.core.commands import Claim, Decision, Free, Freed, Granted, Renew
 from holdfast.core.contract import Conflict
 from holdfast.core.effects import Steps, Swap
@@ -102,15 +102,15 @@ def _release_without_the_token() -> Iterator[Patches]:
 
 @mutant(200)
 def _a_renewal_that_resurrects_a_lost_lease() -> Iterator[Patches]:
-    def renewed(hold: Hold, attempt: Attempt, verdict: Any, got: int) -> None:
+    def renewed(hold: Hold, verdict: Any, sent: Mapping[str, int], got: int) -> None:
         if not isinstance(verdict, Granted):
             raise LeaseLost("It is gone.")
         if hold.state == "lost":
             hold.state = "held"
         hold.lapsed = False
-        hold.extend(verdict.holder, attempt.sent[verdict.holder.beat])
+        hold.extend(verdict.holder, sent[verdict.holder.beat])
 
-    yield patch.object(steps, "_renewed", renewed)
+    yield patch.object(renewing, "_renewed", renewed)
 
 
 @mutant(800)

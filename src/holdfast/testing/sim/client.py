@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core.holds import Hold, State
 from holdfast.core.keeper import Due, Keeper
-from holdfast.core.steps import renew_many_steps, renew_steps
+from holdfast.core.renewing import renew_many_steps, renew_steps
 from holdfast.core.witness import Witness
 from holdfast.errors import HoldfastError, LeaseLost
 from holdfast.testing.sim.clocks import Clock, drawn_rate, stream

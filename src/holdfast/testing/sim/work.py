@@ -16,6 +16,7 @@ from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold
 from holdfast.core.listing import list_steps, purge_steps
 from holdfast.core.patience import Patience
 from holdfast.core.records import SECOND, Mode
+from holdfast.core.renewing import renew_steps
 from holdfast.core.steps import (
     BEAT_BYTES,
     TOKEN_BYTES,
@@ -23,7 +24,6 @@ from holdfast.core.steps import (
     evict_steps,
     offer_steps,
     release_steps,
-    renew_steps,
     undo_steps,
 )
 from holdfast.core.tickets import Ticket
