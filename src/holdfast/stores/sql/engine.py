@@ -164,4 +164,10 @@ def _postgres_defaults(options: Options) -> dict[str, Any]:
 
 
 def _mysql_defaults(options: Options) -> dict[str, Any]:
-    return {"connect_timeout": max(2, round(options.timeout_s)), "charset": "utf8mb4"}
+    # InnoDB would wait for a locked row for 50 s, and then be cut off in the middle.
+    patience_s = max(1, int(options.timeout_s / 4))
+    return {
+        "connect_timeout": max(2, round(options.timeout_s)),
+        "charset": "utf8mb4",
+        "init_command": f"SET SESSION innodb_lock_wait_timeout = {patience_s}",
+    }
