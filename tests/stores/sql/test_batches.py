@@ -201,7 +201,7 @@ def test_overlapping_batches_in_opposite_order(
 def test_a_row_that_somebody_keeps_locked(server: Server) -> None:
     """It does not cost the others their renewal: left out, or the batch fails cleanly and soon."""
     table = server.new_table()
-    store = server.open(query=f"table={table}&timeout_s=4")
+    store = server.open(query=f"table={table}")
     versions = create(store, ["a", "b", "c"])
     swaps = [Swap(key, version, record(2)) for key, version in versions.items()]
     with server.transaction() as other:

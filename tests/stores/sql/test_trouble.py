@@ -42,7 +42,7 @@ def test_lock_wait_timeout(server: Server) -> None:
     if server.is_postgres:
         store = store_as(server, table, "lock_timeout = '300ms'")
     else:
-        store = server.open(query=f"table={table}&timeout_s=4")
+        store = server.open(query=f"table={table}")
     version = made(store.swap("k", None, Record(1)))
     with server.transaction() as other:
         other.execute(text(f"SELECT * FROM {table} FOR UPDATE"))

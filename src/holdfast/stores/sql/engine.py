@@ -164,10 +164,10 @@ def _postgres_defaults(options: Options) -> dict[str, Any]:
 
 
 def _mysql_defaults(options: Options) -> dict[str, Any]:
-    # InnoDB would wait for a locked row for 50 s, and then be cut off in the middle.
-    patience_s = max(1, int(options.timeout_s / 4))
     return {
         "connect_timeout": max(2, round(options.timeout_s)),
         "charset": "utf8mb4",
-        "init_command": f"SET SESSION innodb_lock_wait_timeout = {patience_s}",
+        # Our own statements lock a row for a moment. One that somebody else keeps locked would be
+        # waited for for 50 s, and with it all leases that are renewed together.
+        "init_command": "SET SESSION innodb_lock_wait_timeout = 1",
     }
