@@ -97,17 +97,17 @@ class Proxy:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, what: str
     ) -> None:
         while data := await reader.read(65536):
+            mode = self.mode  # once: it may be set anew as soon as a reply was passed on
             if what == "requests":
                 self.requests += self.count(data)
-            if self.mode == f"drop {what}":
+            if mode == f"drop {what}":
                 continue
-            if self.mode == "reset replies" and what == "replies":
+            if mode == "reset replies" and what == "replies":
                 raise ConnectionResetError
-            if self.mode == "halve replies" and what == "replies":
-                data = data[: len(data) // 2]
-            writer.write(data)
+            halved = mode == "halve replies" and what == "replies"
+            writer.write(data[: len(data) // 2] if halved else data)
             with suppress(ConnectionError):
                 await writer.drain()
-            if self.mode == "halve replies" and what == "replies":
+            if halved:
                 break
         raise ConnectionResetError

@@ -31,6 +31,7 @@ SCHEMA = 1
 MARK = "holdfast schema"
 COLUMNS = {"key", "mode", "owners", "fence", "expires_at", "version", "turn", "record"}
 LONGEST_OWNERS = 1000
+BATCH = 100  # how many renewals go in one statement
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
 
@@ -85,6 +86,15 @@ class Table(Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}" if self.schema else self.name
+
+
+class Update(Struct, frozen=True):
+    """A swap that goes with others."""
+
+    key: str
+    version: int
+    record: Record
+    columns: dict[str, Any]
 
 
 class Sight(Struct, frozen=True):
@@ -174,6 +184,19 @@ class Dialect(ABC):
     ) -> Queries[Outcome]:
         """Write if the version is still this one."""
 
+    @abstractmethod
+    def update_many_queries(
+        self, updates: Sequence[Update]
+    ) -> Queries[Sequence[Outcome | Exception]]:
+        """Write these, in the order of their keys, where the version is still the one named."""
+
+    def load_many_queries(self, keys: Sequence[str]) -> Queries[dict[str, Entry]]:
+        """What is there of these keys."""
+        answer = yield from self._among("load_many", keys)
+        found = {key: entry_of(*entry) for key, *entry in answer.rows}
+        nothing = Entry(now=exactly(answer.rows[0][1]))
+        return {key: found.get(key, nothing) for key in keys}
+
     def scan_queries(self, prefix: str, cursor: str | None, limit: int) -> Queries[Page]:
         """A page in the order of the keys."""
         if cursor is None:
@@ -185,14 +208,12 @@ class Dialect(ABC):
 
     def turns_queries(self, keys: Sequence[str]) -> Queries[dict[str, tuple[int, int]]]:
         """The version and the turn of each of these keys that has a record."""
-        answer = yield from self._turns(keys)
+        answer = yield from self._among("turns", keys)
         return {key: (version, turn) for key, version, turn in answer.rows}
 
-    def _turns(self, keys: Sequence[str]) -> Query:
-        # As many names as the next power of two: so there are few different statements.
-        size = 1 << (len(keys) - 1).bit_length()
-        values = {f"k{n}": keys[min(n, len(keys) - 1)] for n in range(size)}
-        return Query(self.sql("turns", keys=", ".join(f":{name}" for name in values)), values)
+    def _among(self, which: str, keys: Sequence[str]) -> Query:
+        values = {f"k{n}": keys[min(n, len(keys) - 1)] for n in range(rounded(len(keys)))}
+        return Query(self.sql(which, keys=", ".join(f":{name}" for name in values)), values)
 
     # --- the table --------------------------------------------------------------------------
 
@@ -266,6 +287,11 @@ def entry_of(now: int, version: int | None, record: str | None) -> Entry:
     if version is None or record is None:
         return Entry(now=exactly(now))
     return entry_from(record, version, exactly(now))
+
+
+def rounded(size: int) -> int:
+    """The next power of two: so there are few different statements."""
+    return 1 << (size - 1).bit_length()
 
 
 def columns_of(record: Record, wake: Wake) -> dict[str, Any]:

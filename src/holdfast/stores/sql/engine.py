@@ -164,4 +164,10 @@ def _postgres_defaults(options: Options) -> dict[str, Any]:
 
 
 def _mysql_defaults(options: Options) -> dict[str, Any]:
-    return {"connect_timeout": max(2, round(options.timeout_s)), "charset": "utf8mb4"}
+    return {
+        "connect_timeout": max(2, round(options.timeout_s)),
+        "charset": "utf8mb4",
+        # Our own statements lock a row for a moment. One that somebody else keeps locked would be
+        # waited for for 50 s, and with it all leases that are renewed together.
+        "init_command": "SET SESSION innodb_lock_wait_timeout = 1",
+    }

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy.sql.compiler import IdentifierPreparer
 
 from holdfast.core.commands import Wake
-from holdfast.core.contract import Conflict, Facts, Interval, Swapped, Version, exactly
+from holdfast.core.contract import Conflict, Entry, Facts, Interval, Swapped, Version, exactly
 from holdfast.core.records import Record
 from holdfast.errors import OutcomeUnknown, Unavailable
 from holdfast.stores.base import Outcome
-from holdfast.stores.sql.dialect import Dialect, Queries, Query, Sight, Table, columns_of
+from holdfast.stores.sql.dialect import (
+    BATCH,
+    Dialect,
+    Queries,
+    Query,
+    Sight,
+    Table,
+    Update,
+    columns_of,
+    rounded,
+)
 from holdfast.stores.sql.errors import MYSQL, AlreadyThere
+
+NO_VERSION = -1
 
 
 class MySQLDialect(Dialect):
@@ -26,6 +40,7 @@ class MySQLDialect(Dialect):
         wakeup="poll",
         durable=True,
         native_async=True,
+        batch=BATCH,
         caveats=(
             "After a failover to an asynchronous replica the last writes may be missing: two "
             "may then believe to hold a lock for up to a ttl, and only the fence tells.",
@@ -40,6 +55,7 @@ class MySQLDialect(Dialect):
     def __init__(self, table: Table, preparer: IdentifierPreparer) -> None:
         super().__init__(table, preparer)
         self._now = Query(self.sql("now"))
+        self._updates: dict[int, str] = {}  # by how many rows they write
 
     def fragments(self) -> dict[str, str]:
         """Where the table is looked for."""
@@ -67,11 +83,38 @@ class MySQLDialect(Dialect):
             return Conflict((yield from self.load_queries(key)))
         if record is None:
             return Swapped(None, (yield from self._now_queries()))
-        written = answer.last_id
-        if version is not None and written == version + 1:
-            # The clock did not go forward, so the version is not its reading.
-            return Swapped(written, (yield from self._now_queries()))
-        return Swapped(written, exactly(written))
+        return _written(version, answer.last_id)
+
+    def update_many_queries(
+        self, updates: Sequence[Update]
+    ) -> Queries[Sequence[Outcome | Exception]]:
+        """One statement; a second one shows which did not fit, if not all did."""
+        answer = yield from self._update_many(updates)
+        clock = answer.last_id
+        if answer.count == len(updates):
+            return [_written(update.version, clock) for update in updates]
+        try:
+            there = yield from self.load_many_queries([update.key for update in updates])
+        except Unavailable as trouble:
+            raise _written_but(trouble) from trouble.__cause__
+        if answer.count == 0:
+            return [Conflict(there[update.key]) for update in updates]
+        return [_became_of(update, there[update.key], clock) for update in updates]
+
+    def _update_many(self, updates: Sequence[Update]) -> Query:
+        size = rounded(len(updates))
+        sql = self._updates.get(size)
+        if sql is None:
+            rows = "\nUNION ALL\n".join(self.sql("row", n=str(n)) for n in range(size))
+            sql = self._updates[size] = self.sql("update_many", rows=rows)
+        values: dict[str, Any] = {}
+        for n in range(size):
+            update = updates[min(n, len(updates) - 1)]
+            # No row has the version of those that only fill up.
+            version = update.version if n < len(updates) else NO_VERSION
+            row = {"key": update.key, "version": version, **update.columns}
+            values |= {f"{name}{n}": value for name, value in row.items()}
+        return Query(sql, values, writing=True, shows=False)
 
     def _swap(self, key: str, version: Version, record: Record | None, wake: Wake) -> Query:
         if record is None:
@@ -86,5 +129,24 @@ class MySQLDialect(Dialect):
         try:
             answer = yield from self._now
         except Unavailable as trouble:
-            raise OutcomeUnknown(f"It was written, but then: {trouble}") from trouble.__cause__
+            raise _written_but(trouble) from trouble.__cause__
         return exactly(answer.rows[0][0])
+
+
+def _written(version: Version, clock: int) -> Swapped:
+    """A version is at least the clock, and larger than the one before."""
+    return Swapped(clock if version is None else max(version + 1, clock), exactly(clock))
+
+
+def _written_but(trouble: Unavailable) -> OutcomeUnknown:
+    return OutcomeUnknown(f"It was written, but then: {trouble}")
+
+
+def _became_of(update: Update, there: Entry, clock: int) -> Outcome | Exception:
+    """Whether one of several updates was done, from what is there a moment later."""
+    done = _written(update.version, clock)
+    if there.version is not None and there.version < done.version:
+        return Conflict(there)
+    if there.version == done.version and there.record == update.record:
+        return done
+    return OutcomeUnknown(f"Somebody else wrote {update.key!r} right after, or just before.")

@@ -1,6 +1,6 @@
 -- What both MySQL and MariaDB speak. Every statement is a transaction of its own.
--- A write brings the new version, which is the server's clock, in its reply: that is what
--- LAST_INSERT_ID(expression) does, and it leaves nothing behind that is read later.
+-- A write brings the server's clock in its reply, and from it the new version is known: that is
+-- what LAST_INSERT_ID(expression) does, and it leaves nothing behind that is read later.
 -- UTC_TIMESTAMP is the time at which the server got the statement, and knows no summer time.
 -- Keys compare exactly: a binary collation that does not pad with spaces.
 
@@ -49,6 +49,11 @@ SELECT {clock}, here.version, here.record
 FROM (SELECT 1) AS always
 LEFT JOIN {table} AS here ON here.`key` = :key
 
+-- name: load_many
+SELECT here.`key`, {clock}, here.version, here.record
+FROM (SELECT 1) AS always
+LEFT JOIN {table} AS here ON here.`key` IN ({keys})
+
 -- name: insert
 INSERT INTO {table} (`key`, mode, owners, fence, expires_at, version, turn, record)
 VALUES (
@@ -63,10 +68,31 @@ UPDATE {table} SET
     owners = :owners,
     fence = :fence,
     expires_at = TIMESTAMP('1970-01-01') + INTERVAL :expires_at MICROSECOND,
-    version = LAST_INSERT_ID(GREATEST(version + 1, {clock})),
+    version = GREATEST(version + 1, LAST_INSERT_ID({clock})),
     turn = turn + :turn,
     record = :record
 WHERE `key` = :key AND version = :version
+
+-- Joined in this order, rows are locked in the order in which they were named. The reply tells
+-- how many were written, and the clock; so each version is known.
+
+-- name: update_many
+UPDATE (
+{rows}
+) AS new
+STRAIGHT_JOIN {table} AS here ON here.`key` = new.`key` AND here.version = new.version
+SET
+    here.mode = new.mode,
+    here.owners = new.owners,
+    here.fence = new.fence,
+    here.expires_at = TIMESTAMP('1970-01-01') + INTERVAL new.expires_at MICROSECOND,
+    here.version = GREATEST(here.version + 1, LAST_INSERT_ID({clock})),
+    here.record = new.record
+
+-- name: row
+SELECT
+    :key{n} AS `key`, :version{n} AS version, :mode{n} AS mode, :owners{n} AS owners,
+    :fence{n} AS fence, :expires_at{n} AS expires_at, :record{n} AS record
 
 -- name: delete
 DELETE FROM {table} WHERE `key` = :key AND version = :version

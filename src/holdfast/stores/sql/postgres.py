@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from sqlalchemy.sql.compiler import IdentifierPreparer
 
 from holdfast.core.commands import ANYONE, NOBODY, Wake
 from holdfast.core.contract import Conflict, Facts, Swapped, Version, exactly
 from holdfast.core.records import Record
+from holdfast.errors import HoldfastError
 from holdfast.stores.base import Outcome
-from holdfast.stores.sql.dialect import Dialect, Queries, Query, Sight, columns_of
+from holdfast.stores.sql.dialect import (
+    BATCH,
+    Dialect,
+    Queries,
+    Query,
+    Sight,
+    Table,
+    Update,
+    columns_of,
+)
 from holdfast.stores.sql.errors import POSTGRES
+
+SHOWN_COLUMNS = ("mode", "owners", "fence", "expires_at", "record")
 
 # PostgreSQL takes less than 8000 bytes; the key and the version need some of them.
 LONGEST_WHOM = 7000
@@ -29,6 +43,7 @@ class PostgreSQLDialect(Dialect):
         wakeup="push",
         durable=True,
         native_async=True,
+        batch=BATCH,
         caveats=(
             "After a failover to an asynchronous standby the last writes may be missing: two "
             "may then believe to hold a lock for up to a ttl, and only the fence tells.",
@@ -39,6 +54,10 @@ class PostgreSQLDialect(Dialect):
     sql_file = Path(__file__).with_name("postgres.sql")
     returning = True
     channel = ""
+
+    def __init__(self, table: Table, preparer: IdentifierPreparer) -> None:
+        super().__init__(table, preparer)
+        self._update_many = self.sql("update_many")
 
     def fragments(self) -> dict[str, str]:
         """The wake-up that goes with a write."""
@@ -66,6 +85,25 @@ class PostgreSQLDialect(Dialect):
         written, now, _ = answer.rows[0]
         return Swapped(None if record is None else written, exactly(now))
 
+    def update_many_queries(
+        self, updates: Sequence[Update]
+    ) -> Queries[Sequence[Outcome | Exception]]:
+        """One statement; a second one shows what is there of those that did not fit."""
+        values = {name: array([u.columns[name] for u in updates]) for name in SHOWN_COLUMNS}
+        values["key"] = array([update.key for update in updates])
+        values["version"] = array([update.version for update in updates])
+        answer = yield from Query(self._update_many, values, writing=True)
+        done = {key: Swapped(version, exactly(now)) for key, version, now in answer.rows}
+        missed = [update.key for update in updates if update.key not in done]
+        outcomes: dict[str, Outcome | Exception] = {**done}
+        if missed:
+            try:
+                there = yield from self.load_many_queries(missed)
+                outcomes |= {key: Conflict(entry) for key, entry in there.items()}
+            except HoldfastError as trouble:  # but what was done is done
+                outcomes |= dict.fromkeys(missed, trouble)
+        return [outcomes[update.key] for update in updates]
+
     def _swap(self, key: str, version: Version, record: Record | None, wake: Wake) -> Query:
         values = {"key": key, "channel": self.channel, "whom": whom(key, wake)}
         if record is None:
@@ -81,6 +119,18 @@ class PostgreSQLDialect(Dialect):
         yield from Query(
             self.sql("ring"), {"channel": self.channel, "payload": payload}, writing=True
         )
+
+
+def array(values: Sequence[str | int | None]) -> str:
+    """An array as PostgreSQL writes it."""
+    return "{" + ",".join(map(_element, values)) + "}"
+
+
+def _element(value: str | int | None) -> str:
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    return "NULL" if value is None else str(value)
 
 
 def whom(key: str, wake: Wake) -> str:

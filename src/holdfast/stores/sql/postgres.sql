@@ -50,6 +50,11 @@ SELECT {clock}, here.version, CAST(here.record AS text)
 FROM (VALUES (1)) AS always
 LEFT JOIN {table} AS here ON here.key = :key
 
+-- name: load_many
+SELECT here.key, {clock}, here.version, CAST(here.record AS text)
+FROM (VALUES (1)) AS always
+LEFT JOIN {table} AS here ON here.key IN ({keys})
+
 -- name: insert
 INSERT INTO {table} (key, mode, owners, fence, expires_at, version, turn, record)
 VALUES (
@@ -71,6 +76,35 @@ UPDATE {table} SET
     record = CAST(:record AS json)
 WHERE key = :key AND version = :version
 RETURNING version, {clock}, {notify}
+
+-- Rows that somebody keeps locked are left out: many leases must not wait for one row.
+
+-- name: update_many
+WITH new (key, version, mode, owners, fence, expires_at, record) AS (
+    SELECT * FROM unnest(
+        CAST(CAST(:key AS text) AS text[]),
+        CAST(CAST(:version AS text) AS bigint[]),
+        CAST(CAST(:mode AS text) AS text[]),
+        CAST(CAST(:owners AS text) AS text[]),
+        CAST(CAST(:fence AS text) AS bigint[]),
+        CAST(CAST(:expires_at AS text) AS bigint[]),
+        CAST(CAST(:record AS text) AS text[])
+    )
+), idle AS (
+    SELECT here.key FROM new JOIN {table} AS here
+    ON here.key = new.key AND here.version = new.version
+    FOR NO KEY UPDATE OF here SKIP LOCKED
+)
+UPDATE {table} AS here SET
+    mode = new.mode,
+    owners = new.owners,
+    fence = new.fence,
+    expires_at = timestamptz 'epoch' + new.expires_at * interval '1 microsecond',
+    version = greatest(here.version + 1, {clock}),
+    record = CAST(new.record AS json)
+FROM new JOIN idle ON idle.key = new.key
+WHERE here.key = new.key AND here.version = new.version
+RETURNING here.key, here.version, {clock}
 
 -- name: delete
 DELETE FROM {table} WHERE key = :key AND version = :version

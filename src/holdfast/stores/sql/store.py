@@ -7,6 +7,7 @@ client that dies leaves nothing locked, and any pooler may sit in between.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -15,10 +16,12 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from holdfast.core.commands import NOBODY, Wake
 from holdfast.core.contract import Entry, Page, Version
+from holdfast.core.effects import Swap
 from holdfast.core.records import Record
 from holdfast.errors import BadOption, BadURL
 from holdfast.stores.base import AsyncStore, Outcome
 from holdfast.stores.poller import Poller, turn_has_changed
+from holdfast.stores.sql.batches import swap_many_queries
 from holdfast.stores.sql.bell import Bell
 from holdfast.stores.sql.database import Database
 from holdfast.stores.sql.engine import (
@@ -118,6 +121,14 @@ class SQLStore(RingingStore):
         outcome = self.database.run(self.dialect.swap_queries(key, version, record, wake))
         self.ring_here(key, wake)
         return outcome
+
+    def swap_many(self, swaps: Sequence[Swap]) -> list[Outcome | Exception]:
+        """One UPDATE for all renewals among them."""
+        self._get_ready()
+        outcomes = self.database.run(swap_many_queries(self.dialect, swaps))
+        for swap in swaps:
+            self.ring_here(swap.key, swap.wake)
+        return outcomes
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
         """One SELECT on the primary key."""

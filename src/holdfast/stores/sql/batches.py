@@ -1,0 +1,66 @@
+"""Many swaps in one statement: the renewals of a client that keeps thousands of leases.
+
+1. Only updates go together, of records of a usual size, each key once, and with nobody to be
+   woken. That is what renewals are. All else goes on its own, after them.
+2. The statement is a transaction: if no answer comes, all of its updates are unknown. Each that
+   is known not to be done comes with what is there instead.
+3. No batch waits long because of one row that somebody keeps locked, and two batches never wait
+   for each other in a circle: rows are locked in the order of their keys, or not waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.core.commands import NOBODY
+from holdfast.core.effects import Swap
+from holdfast.errors import HoldfastError
+from holdfast.stores.base import Outcome
+from holdfast.stores.sql.dialect import Dialect, Queries, Update, columns_of
+
+# Longer records go alone: a server limits how long a statement may be.
+LONGEST_RECORD = 16_384
+
+
+def swap_many_queries(
+    dialect: Dialect, swaps: Sequence[Swap]
+) -> Queries[list[Outcome | Exception]]:
+    """An outcome for each, in their order."""
+    updates = _updates_in(swaps)
+    outcomes: dict[int, Outcome | Exception] = {}
+    if len(updates) > 1:
+        found = yield from _together_queries(dialect, list(updates.values()))
+        outcomes = dict(zip(updates, found, strict=True))
+    for place, swap in enumerate(swaps):
+        if place not in outcomes:
+            outcomes[place] = yield from _alone_queries(dialect, swap)
+    return [outcomes[place] for place in range(len(swaps))]
+
+
+def _updates_in(swaps: Sequence[Swap]) -> dict[int, Update]:
+    """Those that can go together, by their places, in the order of their keys."""
+    found: dict[str, tuple[int, Update]] = {}
+    for place, swap in enumerate(swaps):
+        key, version, record = swap.key, swap.version, swap.record
+        if version is None or record is None or swap.wake != NOBODY or key in found:
+            continue
+        columns = columns_of(record, NOBODY)
+        if len(columns["record"]) <= LONGEST_RECORD:
+            found[key] = place, Update(key, version, record, columns)
+    return dict(found[key] for key in sorted(found))
+
+
+def _together_queries(
+    dialect: Dialect, updates: Sequence[Update]
+) -> Queries[Sequence[Outcome | Exception]]:
+    try:
+        return (yield from dialect.update_many_queries(updates))
+    except HoldfastError as trouble:
+        return [trouble] * len(updates)
+
+
+def _alone_queries(dialect: Dialect, swap: Swap) -> Queries[Outcome | Exception]:
+    try:
+        return (yield from dialect.swap_queries(swap.key, swap.version, swap.record, swap.wake))
+    except HoldfastError as trouble:
+        return trouble
