@@ -43,34 +43,22 @@ def _lost(hold: Hold, why: str) -> LeaseLost:
 def renew_many_steps(witness: Witness, holds: Sequence[Hold]) -> Steps[list[HoldfastError | None]]:
     """Many beats in one trip; each has its own outcome, and the odd ones go alone."""
     now = yield from NOW
-    if witness.facts.scripted:
-        return (yield from _renew_many_by_script_steps(witness, holds, now))
-    beats = []
-    for hold in holds:
-        beats.append((yield from _prepare_beat_steps(witness, hold, now)))
-    ready = [beat for beat in beats if beat.swap is not None]
-    swaps = tuple(beat.swap for beat in ready if beat.swap is not None)
-    outcomes, got = (yield from SwapMany(swaps)) if swaps else ((), now)
-    for beat, outcome in zip(ready, outcomes, strict=True):
-        beat.landed(witness, outcome, now, got)
-    results = []
-    for beat in beats:
-        results.append((yield from _finish_beat_steps(witness, beat)))
-    return results
-
-
-def _renew_many_by_script_steps(
-    witness: Witness, holds: Sequence[Hold], now: Micros
-) -> Steps[list[HoldfastError | None]]:
     drawn = yield from Draw(BEAT_BYTES * len(holds))
     size = len(drawn) // len(holds)
-    beats = [drawn[at : at + size] for at in range(0, len(drawn), size)]
+    sent = {drawn[at : at + size]: now for at in range(0, len(drawn), size)}
+    if witness.facts.scripted:
+        return (yield from _by_script_steps(witness, holds, sent, now))
+    return (yield from _by_swap_steps(witness, holds, sent, now))
+
+
+def _by_script_steps(
+    witness: Witness, holds: Sequence[Hold], sent: Mapping[str, Micros], now: Micros
+) -> Steps[list[HoldfastError | None]]:
     applies = [
         Apply(hold.key, Renew(hold.token, hold.holder), beat)
-        for hold, beat in zip(holds, beats, strict=True)
+        for hold, beat in zip(holds, sent, strict=True)
     ]
     outcomes, got = yield from ApplyMany(tuple(applies))
-    sent = dict.fromkeys(beats, now)
     last = outcomes[-1]
     if isinstance(last, Applied):
         witness.read_clock(last.now, now, got)
@@ -94,17 +82,49 @@ def _renewed_by_script(
     return None
 
 
+def _by_swap_steps(
+    witness: Witness, holds: Sequence[Hold], sent: Mapping[str, Micros], now: Micros
+) -> Steps[list[HoldfastError | None]]:
+    beats = [_Beat(hold) for hold in holds]
+    # Of several holds on one key only one can be in a batch; the others follow from its write.
+    first = {beat.hold.key: beat for beat in reversed(beats)}
+    for beat, nonce in zip(beats, sent, strict=True):
+        if first[beat.hold.key] is beat:
+            beat.prepare(witness, nonce, now)
+    ready = [beat for beat in beats if beat.swap is not None]
+    swaps = tuple(beat.swap for beat in ready if beat.swap is not None)
+    outcomes, got = (yield from SwapMany(swaps)) if swaps else ((), now)
+    for beat, outcome in zip(ready, outcomes, strict=True):
+        beat.landed(witness, outcome, now, got)
+    results = []
+    for beat in beats:
+        results.append((yield from _finish_steps(witness, beat, sent)))
+    return results
+
+
 class _Beat:
     """One renewal in a batch."""
 
-    __slots__ = ("attempt", "got", "hold", "swap", "verdict")
+    __slots__ = ("got", "hold", "swap", "verdict")
 
     def __init__(self, hold: Hold) -> None:
         self.hold = hold
-        self.attempt = Attempt(hold.key, Renew(hold.token))
         self.swap: Swap | None = None
         self.verdict: Verdict | None = None
         self.got: Micros | None = None  # when it came back, if it was done
+
+    def prepare(self, witness: Witness, nonce: str, now: Micros) -> None:
+        """What can be renewed without a load gets its swap."""
+        hold = self.hold
+        view, clock = witness.recall(hold.key), witness.clock_at(now)
+        if view is None or clock is None:
+            return
+        dead = witness.dead(hold.key, view.now, now)
+        stamp = Stamp(clock.latest, nonce)
+        decision = rules.decide(Renew(hold.token), view.record, dead, stamp)
+        if decision.record is not None:
+            self.swap = Swap(hold.key, view.version, decision.record)
+            self.verdict = decision.verdict
 
     def landed(self, witness: Witness, outcome: object, sent: Micros, got: Micros) -> None:
         """The batch came back. What was not done is looked at on its own."""
@@ -116,27 +136,14 @@ class _Beat:
         witness.wrote(self.hold.key, view, sent)
 
 
-def _prepare_beat_steps(witness: Witness, hold: Hold, now: Micros) -> Steps[_Beat]:
-    """What can be renewed without a load gets its swap."""
-    beat = _Beat(hold)
-    view, clock = witness.recall(hold.key), witness.clock_at(now)
-    if view is not None and clock is not None:
-        stamp = Stamp(clock.latest, (yield from Draw(BEAT_BYTES)))
-        dead = witness.dead(hold.key, view.now, now)
-        decision = rules.decide(beat.attempt.command, view.record, dead, stamp)
-        if decision.record is not None:
-            beat.attempt.sent[stamp.beat] = now
-            beat.swap = Swap(hold.key, view.version, decision.record)
-            beat.verdict = decision.verdict
-    return beat
-
-
-def _finish_beat_steps(witness: Witness, beat: _Beat) -> Steps[HoldfastError | None]:
+def _finish_steps(
+    witness: Witness, beat: _Beat, sent: Mapping[str, Micros]
+) -> Steps[HoldfastError | None]:
     try:
         if beat.verdict is None or beat.got is None:
             yield from renew_steps(witness, beat.hold)
         else:
-            _renewed(beat.hold, beat.verdict, beat.attempt.sent, beat.got)
+            _renewed(beat.hold, beat.verdict, sent, beat.got)
     except HoldfastError as trouble:
         return trouble
     return None
