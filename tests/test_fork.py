@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import multiprocessing
 import os
@@ -42,6 +43,7 @@ class Child:
     def _run(self, work: Callable[[Child], Any]) -> None:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)  # whatever happens, the child ends
         signal.alarm(20)
+        faulthandler.dump_traceback_later(15)  # and says where it was
         try:
             answer = {"answer": work(self)}
         except BaseException:
