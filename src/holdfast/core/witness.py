@@ -40,13 +40,14 @@ class View(Struct, frozen=True, gc=False):
 class Witness:
     """The memory of one client."""
 
-    __slots__ = ("_observed", "_views", "facts", "reached", "reading")
+    __slots__ = ("_observed", "_views", "facts", "reached", "reading", "recall")
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
         self.reading: Reading | None = None
         self.reached: Micros | None = None  # what its clock has surely shown already
         self._views: dict[str, View] = {}
+        self.recall = self._views.get  # a record as we wrote it last, if we have it
         self._observed: dict[str, dict[tuple[str, str], Micros]] = {}
 
     # --- the clock ------------------------------------------------------------------------
@@ -80,10 +81,6 @@ class Witness:
         if len(views) >= REMEMBERED_KEYS and key not in views:
             _drop_oldest(views)
         views[key] = view
-
-    def recall(self, key: str) -> View | None:
-        """The record as we wrote it last, if we have it."""
-        return self._views.get(key)
 
     def forget(self, key: str) -> None:
         """What we knew of this record is no longer so."""

@@ -93,10 +93,10 @@ class MemoryStore(RingingStore):
                 self._rows.pop(key, None)
             else:
                 self._rows[key] = raw, new
-            now = self.now()
+            at = self._epoch + clock.monotonic()
         if wake:
             self._wakeups.wake(key, wake)
-        return Swapped(new, now)
+        return Swapped(new, Interval(at, at))
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
         """A page, from the first key after the cursor."""

@@ -33,13 +33,10 @@ class AsyncWire:
         self._learning = asyncio.Lock()
         self._nodes: dict[Address, Shared] = {}
         self._main = Shared(self._find)
+        self.ready = self._main.ready  # the connection for all calls, if there is just one
         self._closed = False
 
     # --- asking -----------------------------------------------------------------------------
-
-    def ready(self) -> Pipeline | None:
-        """The connection for all calls, if there is just one and it is there."""
-        return self._main.ready()
 
     async def call(self, call: Call) -> Any:
         """Run a script; the answer is its reply."""

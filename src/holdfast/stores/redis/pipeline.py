@@ -9,12 +9,15 @@ cancelled is still answered; it may not be forgotten, or all later answers would
 from __future__ import annotations
 
 import asyncio
+from asyncio import Future
 from collections import deque
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 import hiredis
 import redis.asyncio.connection
+from msgspec import Struct
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
@@ -24,24 +27,21 @@ from holdfast.stores.redis import errors
 from holdfast.stores.redis.connect import Address, Settings, shown
 from holdfast.stores.threaded import DRAIN_S, drain
 
-_Reply = asyncio.Future[list[Any]]
+_Reply = Future[list[Any]]
 
 # So many requests leave without waiting for more: the server works on them while the other
 # tasks of this turn prepare theirs.
 ENOUGH = 12
 
 
-class Request:
+class Request(Struct, eq=False):
     """What was asked, until all its replies have come."""
 
-    __slots__ = ("count", "future", "replies", "settled", "since")
-
-    def __init__(self, count: int, since: float, future: _Reply) -> None:
-        self.count = count
-        self.since = since
-        self.future = future
-        self.replies: list[Any] = []
-        self.settled = False
+    count: int
+    since: float  # on the monotonic clock
+    future: _Reply
+    replies: list[Any] = []
+    settled: bool = False
 
 
 class Pipeline(asyncio.Protocol):
@@ -96,8 +96,8 @@ class Pipeline(asyncio.Protocol):
         if self.broken is not None:
             raise errors.not_sent(self.broken, self.where) from self.broken
         loop, waiting = self._loop, self._waiting
-        now = loop.time()
-        request = Request(count, now, asyncio.Future(loop=loop))
+        now = monotonic()
+        request = Request(count, now, Future(loop=loop))
         waiting.append(request)
         if len(waiting) == 1:
             self._transport.write(data)
@@ -186,7 +186,8 @@ class Pipeline(asyncio.Protocol):
 
     def _watch_from(self, since: float) -> None:
         if self._watch is None:
-            self._watch = self._loop.call_at(since + self._timeout_s, self._look)
+            wait_s = since + self._timeout_s - monotonic()
+            self._watch = self._loop.call_later(max(0.0, wait_s), self._look)
 
     def _look(self) -> None:
         """The oldest request is as old as it may get, or there is a younger one to watch."""
@@ -194,7 +195,7 @@ class Pipeline(asyncio.Protocol):
         if not self._waiting:
             return
         since = self._waiting[0].since
-        if self._loop.time() >= since + self._timeout_s:
+        if monotonic() >= since + self._timeout_s:
             self._break(TimeoutError(f"no reply within {self._timeout_s:g} s"))
         else:
             self._watch_from(since)

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.core.commands import (
@@ -51,21 +52,18 @@ _holders = msgspec.json.Decoder(tuple[Holder, ...])
 _waiters = msgspec.json.Decoder(tuple[Waiter, ...])
 
 
-class Call:
+class Call(Struct, frozen=True, gc=False):
     """One run of a script on one lock."""
 
-    __slots__ = ("_script", "name", "replies", "request", "tail")
-
-    def __init__(self, script: Script, name: bytes, request: bytes, tail: bytes = b"") -> None:
-        self._script = script
-        self.name = name  # of the lock's record
-        self.request = request + tail  # as it is sent to a server that knows the script
-        self.tail = tail  # a WAIT, see `wait_replicas`
-        self.replies = 2 if tail else 1
+    script: Script
+    name: bytes  # of the lock's record
+    request: bytes  # as it is sent to a server that knows the script
+    tail: bytes = b""  # a WAIT at its end, see `wait_replicas`
+    replies: int = 1
 
     def request_in_full(self) -> bytes:
         """As it is sent to a server that does not know the script."""
-        return self.request.replace(self._script.by_hash, self._script.in_full, 1)
+        return self.request.replace(self.script.by_hash, self.script.in_full, 1)
 
 
 class _Place:
@@ -125,7 +123,7 @@ class Speaker:
         """A call with so many words: the number of keys, the keys and the arguments."""
         if self._wait and script in _WAITED_FOR:
             request = b"*%d\r\n%b%b%b" % (count + 3, script.by_hash, words, AGAIN)
-            return Call(script, name, request, self._wait)
+            return Call(script, name, request + self._wait, self._wait, 2)
         return Call(script, name, b"*%d\r\n%b%b" % (count + 2, script.by_hash, words))
 
     def swap(self, key: str, version: Version, record: Record | None, wake: Wake) -> Call:
