@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
+from weakref import WeakSet
 
 import hiredis
 import redis.connection
@@ -29,6 +30,7 @@ from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
 from holdfast.errors import HoldfastError, Unavailable
+from holdfast.stores.glance import Glances, poll_of
 from holdfast.stores.redis import errors
 from holdfast.stores.redis.connect import Address, Settings, shown
 
@@ -36,6 +38,9 @@ CHUNK = 16384
 # A connection that was idle for longer may have been closed by the other side: look first.
 TRUSTED_S = 0.5
 MOST_IDLE = 32
+# For so long an answer is looked for, before it is slept for.
+MOMENT_S = 0.0002
+FEW = 2
 
 
 class Line:
@@ -51,10 +56,11 @@ class Line:
             self._connection.disconnect()
             raise errors.not_connected(exc, self.where) from exc
         self._socket = self._connection._sock
+        self._poll = poll_of(self._socket.fileno())
         self._reader = hiredis.Reader(replyError=ResponseError)
         self.set_timeout(settings.timeout_s)
 
-    def exchange(self, request: bytes, count: int = 1) -> list[Any]:
+    def exchange(self, request: bytes, count: int = 1, glances: Glances | None = None) -> list[Any]:
         """Send a request, and read its replies. After an error the line is closed."""
         try:
             self._socket.sendall(request)
@@ -64,6 +70,8 @@ class Line:
             trouble = errors.not_sent if count == 1 else errors.no_answer
             raise trouble(exc, self.where) from exc
         try:
+            if glances is not None:
+                glances.look(self._poll)
             gets = self._reader.gets
             replies: list[Any] = []
             while len(replies) < count:
@@ -129,6 +137,8 @@ class Lines:
     def __init__(self, connect: Callable[[], Line]) -> None:
         self._connect = connect
         self._idle: deque[Line] = deque()
+        self._all: WeakSet[Line] = WeakSet()  # those in use, too
+        self._glances = Glances(MOMENT_S, lambda: len(self._all) - len(self._idle) <= 1)
         self.where = "?"  # whereto the newest one leads
         self.closed = False
 
@@ -136,7 +146,8 @@ class Lines:
         """Send a request and read its replies."""
         line = self._take()
         try:
-            replies = line.exchange(request, count)
+            # Of many requests the answers take long, and nobody waits for them: they are beats.
+            replies = line.exchange(request, count, self._glances if count <= FEW else None)
         except HoldfastError:
             self.drop_idle()  # what broke one has broken them all
             raise
@@ -153,6 +164,7 @@ class Lines:
                 line = self._idle.pop()
             except IndexError:
                 line = self._connect()
+                self._all.add(line)
                 self.where = line.where
                 return line
             if now - line.used_at < TRUSTED_S or not line.is_stale():

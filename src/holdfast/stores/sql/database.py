@@ -11,7 +11,7 @@ from holdfast.errors import HoldfastError, Unavailable
 from holdfast.stores.sql.dialect import Answer, Dialect, Queries, Query
 from holdfast.stores.sql.engine import Options, place_of
 from holdfast.stores.sql.errors import Again, Broken, Doing, cause, trouble
-from holdfast.stores.sql.talks import CursorTalk, Talk
+from holdfast.stores.sql.talks import CursorTalk, Talk, glance_before_reading
 from holdfast.stores.sql.ways import Threads, Way
 from holdfast.stores.sql.wires import OwnWires, Wire, Wires
 
@@ -137,12 +137,14 @@ class Database:
             return wire.ask(query)
 
     def _welcome(self, connection: Any, driver_connection: Any) -> Talk:
+        glances = self._wires.glances
         if self._engine.dialect.driver not in PSYCOPG:
+            glance_before_reading(driver_connection, glances)
             return CursorTalk(connection, self._engine.dialect)
         from holdfast.stores.sql.libpq import PgTalk
 
         with self._limits.on(driver_connection):
-            return PgTalk(driver_connection, self._way.finish)
+            return PgTalk(driver_connection, self._way.finish, glances)
 
 
 def pause_before_retry(lost: Again | Broken, tries: int) -> float | None:

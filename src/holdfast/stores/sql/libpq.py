@@ -22,6 +22,7 @@ from psycopg.errors import error_from_result
 from psycopg.generators import execute
 from psycopg.pq import ExecStatus
 
+from holdfast.stores.glance import Glances, poll_of
 from holdfast.stores.sql.dialect import Answer, Query
 from holdfast.stores.sql.talks import SPELLED, Finish, Talk
 
@@ -35,9 +36,11 @@ _WORKED = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 class PgTalk(Talk):
     """On a connection of psycopg's, blocking or for asyncio."""
 
-    def __init__(self, connection: Any, finish: Finish) -> None:
+    def __init__(self, connection: Any, finish: Finish, glances: Glances | None) -> None:
         self._connection = connection
         self._pgconn = connection.pgconn
+        self._glances = glances
+        self._poll = poll_of(self._pgconn.socket)
         self._finish = finish
         self._encoding = connection.info.encoding
         self._uses: dict[str, int] = {}
@@ -71,6 +74,9 @@ class PgTalk(Talk):
         return name
 
     def _result(self) -> Any:
+        if self._glances is not None:
+            self._pgconn.flush()
+            self._glances.look(self._poll)
         results = self._finish(self._connection.wait(execute(self._pgconn)))
         result = results[-1]
         if result.status not in _WORKED:

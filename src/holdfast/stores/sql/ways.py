@@ -15,9 +15,13 @@ from typing import Any, Protocol, TypeVar
 
 from sqlalchemy.util import await_only, greenlet_spawn
 
+from holdfast.stores.glance import Glances
 from holdfast.stores.sql.deadlines import Deadlines, Limits, LoopDeadlines
 
 R = TypeVar("R")
+
+# For so long an answer is looked for, before it is slept for.
+MOMENT_S = 0.0006
 
 
 class Waiter(Protocol):
@@ -53,6 +57,10 @@ class Way(ABC):
     def waiter(self) -> Waiter:
         """Somewhere to wait for a wire."""
 
+    @abstractmethod
+    def glances(self, alone: Callable[[], bool]) -> Glances | None:
+        """How to look for an answer before waiting for it, if at all."""
+
 
 class Threads(Way):
     """Calls that block."""
@@ -71,6 +79,9 @@ class Threads(Way):
 
     def waiter(self) -> Waiter:
         return queue.SimpleQueue()
+
+    def glances(self, alone: Callable[[], bool]) -> Glances | None:
+        return Glances(MOMENT_S, alone)
 
 
 class Loop(Way):
@@ -97,6 +108,9 @@ class Loop(Way):
 
     def waiter(self) -> Waiter:
         return LoopWaiter()
+
+    def glances(self, alone: Callable[[], bool]) -> Glances | None:
+        return None  # a loop has other things to do
 
 
 class LoopWaiter:

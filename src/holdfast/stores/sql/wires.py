@@ -24,6 +24,7 @@ from sqlalchemy.engine.interfaces import Dialect as Driver
 from sqlalchemy.exc import TimeoutError
 from sqlalchemy.pool import PoolProxiedConnection
 
+from holdfast.stores.glance import Glances
 from holdfast.stores.sql.dialect import Answer, Query
 from holdfast.stores.sql.engine import Options
 from holdfast.stores.sql.talks import Talk, spelled
@@ -101,6 +102,7 @@ class Wires:
     def __init__(self, engine: Engine, way: Way) -> None:
         self.engine = engine
         self._way = way
+        self.glances: Glances | None = None
 
     def take(self) -> Wire:
         """One that nobody else uses."""
@@ -150,6 +152,7 @@ class OwnWires(Wires):
         self._closed = False
         self._broke_at = 0.0
         self._welcome = welcome
+        self.glances = way.glances(self._one_is_used)
         event.listen(engine, "connect", self._connected)
 
     def take(self) -> OwnWire:
@@ -195,6 +198,10 @@ class OwnWires(Wires):
         pool = self.engine.pool
         self.engine.dispose(close=False)
         return left, pool
+
+    def _one_is_used(self) -> bool:
+        pool: Any = self.engine.pool
+        return bool(pool.checkedout() - len(self._idle) <= 1)
 
     def _pick_up(self) -> OwnWire | None:
         try:

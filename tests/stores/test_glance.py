@@ -1,0 +1,84 @@
+"""Looking for an answer before sleeping for it: when it is done, and when it is left out."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from holdfast.stores import glance
+from holdfast.stores.glance import MOST_LEFT_OUT, Glances, poll_of
+
+
+class Answers:
+    """Says whether an answer is there, and counts how often it was asked."""
+
+    def __init__(self, there: bool = False) -> None:
+        self.there = there
+        self.asked = 0
+
+    def poll(self, _: int) -> list[object]:
+        """As a poller would."""
+        self.asked += 1
+        return ["something"] if self.there else []
+
+    def looks(self, glances: Glances, times: int) -> int:
+        """In how many of so many exchanges somebody looked."""
+        looks = 0
+        for _ in range(times):
+            before = self.asked
+            glances.look(self.poll)
+            looks += self.asked > before
+        return looks
+
+
+def test_an_answer_that_is_there_ends_the_look() -> None:
+    """And the next one is looked for again."""
+    answers, glances = Answers(there=True), Glances(60, lambda: True)
+    assert answers.looks(glances, 10) == 10
+    assert answers.asked == 10
+
+
+def test_looks_in_vain_become_rare() -> None:
+    """Twice as many are left out each time, up to a limit, until one is of use again."""
+    answers, glances = Answers(), Glances(0, lambda: True)
+    assert answers.looks(glances, 1 + 1) == 1
+    assert answers.looks(glances, 1 + 3) == 1
+    assert answers.looks(glances, 1 + 7) == 1
+    answers.looks(glances, 3 * MOST_LEFT_OUT)
+    answers.there = True
+    assert answers.looks(glances, MOST_LEFT_OUT + 1 + 50) >= 51
+
+
+def test_nobody_looks_beside_others() -> None:
+    """Who is not alone goes to sleep at once; and where nothing can be asked, so does everyone."""
+    answers = Answers(there=True)
+    assert answers.looks(Glances(60, lambda: False), 10) == 0
+    Glances(60, lambda: True).look(None)
+
+
+def test_poll_sees_what_has_come() -> None:
+    """On a real socket, and on one that was closed meanwhile: then the reader will say so."""
+    here, there = socket.socketpair()
+    poll = poll_of(here.fileno())
+    assert poll is not None
+    assert not poll(0)
+    there.send(b"x")
+    assert poll(0)
+    there.close()
+    here.close()
+    assert poll(0)
+
+
+@pytest.mark.parametrize("library", ["gevent.monkey.patch_all", "eventlet.monkey_patch"])
+def test_not_where_other_tasks_would_stand_still(library: str) -> None:
+    """Under gevent and eventlet nobody looks."""
+    module, call = library.rsplit(".", 1)
+    program = (
+        f"import warnings; warnings.simplefilter('ignore'); import {module}; {module}.{call}()\n"
+        "from holdfast.stores import glance\nassert glance.poll_of(0) is None"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    assert glance.POSSIBLE
