@@ -12,6 +12,8 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -32,6 +34,31 @@ from holdfast.stores.registry import open_store
 from holdfast.stores.sqlite import SQLiteStore, file
 
 # --- the file ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", range(1, 4))
+def test_somebody_else_makes_the_file_meanwhile(
+    path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    """Whoever opens a new file may be overtaken between any two looks at whose it is."""
+    run, looks = file.Connection.run, 0
+
+    def run_and_be_overtaken(connection: Any, *args: Any, **options: Any) -> Any:
+        nonlocal looks
+        cursor = run(connection, *args, **options)
+        if not args[0].startswith(("PRAGMA application_id", "PRAGMA user_version", "SELECT count")):
+            return cursor
+        looks += 1
+        if looks != after:
+            return cursor
+        row = cursor.fetchone()
+        SQLiteStore(path).close()
+        return SimpleNamespace(fetchone=lambda: row)
+
+    monkeypatch.setattr(file.Connection, "run", run_and_be_overtaken)
+    with holdfast.connect(f"sqlite://{path}") as locks, locks.acquire("k") as lease:
+        assert lease.held
+    assert looks > after
 
 
 def test_url_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

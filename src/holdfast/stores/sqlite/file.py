@@ -179,6 +179,8 @@ def prepare(path: Path, connection: Connection) -> None:
 
 
 def _is_ours(path: Path, connection: Connection) -> bool:
+    # In this order: tables come together with our mark, so whoever sees them first sees it, too.
+    (tables,) = connection.run(SQL["count_tables"]).fetchone()
     (application,) = connection.run("PRAGMA application_id").fetchone()
     (schema,) = connection.run("PRAGMA user_version").fetchone()
     if application == APPLICATION_ID:
@@ -188,7 +190,6 @@ def _is_ours(path: Path, connection: Connection) -> bool:
                 f"upgrade holdfast."
             )
         return True
-    (tables,) = connection.run(SQL["count_tables"]).fetchone()
     if application or tables:
         raise ForeignStore(
             f"{path} is an SQLite file that was not made by Holdfast, and was left alone: "
