@@ -18,7 +18,7 @@ HEAD = """\
 
 Holdfast beside the other lock libraries for Python, in one run on one machine, over loopback.
 This page was written by `make bench`; run it on your machine. (`python -m benchmarks --quick`
-takes less than a minute, `python -m benchmarks redis pair` is a part, `--list` names the parts, and
+takes a minute or two, `python -m benchmarks redis pair` is a part, `--list` names the parts, and
 `benchmarks/peers/` shows how to add a library in a dozen lines.)
 
 Contestants take turns, round by round, so that a noisy machine hits all alike; a figure is the

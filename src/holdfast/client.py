@@ -105,8 +105,7 @@ class Client:
         owner: str | None, note: dict[str, Any] | None,
     ) -> Attempt:  # fmt: skip
         """A checked claim with a token of its own."""
-        if self._unusable is not None:
-            raise self._unusable
+        self.check_usable()
         options.check_key(key, self.max_key_bytes)
         drawn = urandom(TOKEN_BYTES + BEAT_BYTES).hex()
         checked_mode, checked_limit = options.check_mode(mode, limit)
@@ -206,8 +205,7 @@ class Client:
     def adopt(self, hold: Hold, how: str) -> Any:
         """Make the lease and look after it."""
         lease = self.make_lease(hold)
-        if self._unusable is not None:
-            raise self._unusable
+        self.check_usable()
         self.keeper.add(hold)
         if self.on_event is not None or logger.isEnabledFor(logging.INFO):
             self.emit(

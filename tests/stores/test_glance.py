@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-from holdfast.stores import glance
 from holdfast.stores.glance import MOST_LEFT_OUT, Glances, poll_of
 
 
@@ -73,12 +72,12 @@ def test_poll_sees_what_has_come() -> None:
 
 
 @pytest.mark.parametrize("library", ["gevent.monkey.patch_all", "eventlet.monkey_patch"])
-def test_not_where_other_tasks_would_stand_still(library: str) -> None:
-    """Under gevent and eventlet nobody looks."""
+@pytest.mark.parametrize("patched", ["before", "after"])
+def test_not_where_other_tasks_would_stand_still(library: str, patched: str) -> None:
+    """Under gevent and eventlet nobody looks, whether they came before us or after."""
     module, call = library.rsplit(".", 1)
-    program = (
-        f"import warnings; warnings.simplefilter('ignore'); import {module}; {module}.{call}()\n"
-        "from holdfast.stores import glance\nassert glance.poll_of(0) is None"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
-    assert glance.POSSIBLE
+    lines = [f"import {module}; {module}.{call}()", "from holdfast.stores import glance"]
+    if patched == "after":
+        lines.reverse()
+    program = "\n".join([*lines, "assert glance.poll_of(0) is None"])
+    subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, timeout=60)

@@ -66,9 +66,7 @@ class KeeperRunner:
     def add(self, hold: Hold) -> None:
         """Take a hold into care."""
         with self._lock:
-            at = self._keeper.add(hold)
-            if self._wakes_at is None or at < self._wakes_at:
-                self._wake_by(at)
+            self._wake_by(self._keeper.add(hold))
 
     def end(self, hold: Hold, state: State, why: str = "") -> bool:
         """End a hold for good and let go of it. False: it had ended before."""

@@ -18,15 +18,15 @@ from time import monotonic
 # So many looks in a row are left out at most.
 MOST_LEFT_OUT = 1023
 
-# Not on Windows; and not under gevent or eventlet, where other tasks would stand still.
-POSSIBLE = getattr(getattr(select, "poll", None), "__module__", "") == "select"
-
 Poll = Callable[[int], Sequence[object]]
 
 
 def poll_of(fileno: int) -> Poll | None:
-    """What says whether there is something to read, if it can be asked."""
-    if not POSSIBLE:
+    """What says whether there is something to read, if it can be asked.
+
+    Not on Windows; and not under gevent or eventlet, which may come after us: there other tasks
+    would stand still."""
+    if not hasattr(select, "poll") or select.poll.__module__ != "select":
         return None
     poller = select.poll()
     poller.register(fileno, select.POLLIN)

@@ -93,10 +93,10 @@ class MemoryStore(RingingStore):
                 self._rows.pop(key, None)
             else:
                 self._rows[key] = raw, new
-            at = self._epoch + clock.monotonic()
+            now = self.now()
         if wake:
             self._wakeups.wake(key, wake)
-        return Swapped(new, Interval(at, at))
+        return Swapped(new, now)
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
         """A page, from the first key after the cursor."""
