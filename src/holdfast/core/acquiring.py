@@ -4,8 +4,8 @@
    may have changed for it, or until somebody before it runs out.
 2. After a moment it takes a place in the queue, and renews it while it waits (`fair=True`:
    at the first try, `False`: never). Where the store runs the rules a place costs nothing
-   more than a refusal: there it is taken with the second try, so that a freed lock is
-   fought for only once. Elsewhere it is a write that gets into the way of others.
+   more than a refusal: there it is taken at the first try, so that nobody fights for a freed
+   lock. Elsewhere it is a write that gets into the way of others.
 3. Many keys are claimed in one fixed order, the order of their bytes, so that nobody
    waits in a circle. What is already held is kept alive meanwhile.
 """
@@ -69,13 +69,13 @@ class _Wait(Patience, kw_only=True, gc=False):
     fair: bool | None
     scripted: bool  # the store runs the rules
 
-    def get_in_line(self, ahead: int | None = None) -> None:
+    def get_in_line(self, ahead: int = 0) -> None:
         """From now on the claim asks for a place in the queue, unless it never shall. `ahead`
         is how many were before it when it last looked, if it did."""
         if self.fair is False or self.timeout == 0:
             return
-        patience = PATIENCE + (ahead or 0) * PATIENCE_PER_PLACE
-        if self.scripted and ahead is not None:
+        patience = PATIENCE + ahead * PATIENCE_PER_PLACE
+        if self.scripted:
             patience = min(patience, FRONT_PATIENCE + ahead * FRONT_PATIENCE_PER_PLACE)
         self.claim = replace(self.claim, queue=True, patience=min(self.claim.ttl, patience))
 
@@ -97,7 +97,7 @@ def acquire_steps(
         attempt.key, claim.owner, terms.timeout, terms.store_patience, started,
         attempt=attempt, claim=claim, fair=terms.fair, scripted=witness.facts.scripted,
     )  # fmt: skip
-    if terms.fair:
+    if terms.fair or wait.scripted:
         wait.get_in_line()
     too_late: Free | None = None  # gives back what had run out when the answer came
     while True:
@@ -128,8 +128,8 @@ def acquire_steps(
             )
         wait.trouble_since = None
         now = yield from NOW
-        if wait.claim.queue or wait.scripted or now >= wait.announce_at:
-            wait.get_in_line(verdict.places() if type(verdict) is Blocked else None)
+        if wait.claim.queue or now >= wait.announce_at:
+            wait.get_in_line(verdict.places() if type(verdict) is Blocked else 0)
 
 
 def _start_anew_steps(wait: _Wait, now: Micros) -> Steps[None]:
@@ -172,7 +172,9 @@ def _wait_turn_steps(witness: Witness, wait: _Wait, blocked: Blocked, view: View
         wakes_at.append(wait.ends_at)
     wakes_at += [at + pace for at in frees_at]
     at_most = max(SHORTEST_WAIT, min(wakes_at) - now)
-    yield from Wait(key, view.version, wait.claim.token, at_most)
+    found = yield from Wait(key, view.version, wait.claim.token, at_most)
+    if found is not None:
+        witness.expect(key, found, now)
 
 
 # --- many keys ------------------------------------------------------------------------------

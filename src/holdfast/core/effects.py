@@ -100,15 +100,17 @@ class Scan(Struct, frozen=True, gc=False):
 
 
 class Wait(Discreet, frozen=True, gc=False):
-    """Wait until the key may have changed for this token, at most for a time."""
+    """Wait until the key may have changed for this token, at most for a time: what is there
+    now, if the store came to know it on the way. It may have changed again since."""
 
     key: str
     version: Version
     token: str
     at_most: Micros
 
-    def __iter__(self) -> Ask[None]:
-        yield self
+    def __iter__(self) -> Ask[Entry | None]:
+        answer: Entry | None = yield self
+        return answer
 
 
 class Now(Struct, frozen=True, gc=False):

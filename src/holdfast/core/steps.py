@@ -8,8 +8,9 @@ unchanged under threads, asyncio and the simulator. How they work:
  2. After an `OutcomeUnknown` it loads and looks for its own token; after a second one it
     is for the caller to try again, or to give up in time. Every write has its
     own `beat`; the deadline of a grant is that of the write that landed.
- 3. What a client wrote last it remembers, so that the next swap goes without a load. A
-    remembered record is only good for a swap, which proves it; never for an answer.
+ 3. What a client wrote last, or was shown when it was woken, it remembers, so that the next
+    swap goes without a load. A remembered record is only good for a swap, which proves it;
+    never for an answer.
  4. State is changed between yields only. An interrupt may end a generator at any
     instruction: the attempt remembers what may be in the store, and `undo_steps` takes
     it out. Whoever runs steps with an attempt runs `undo_steps` if they do not succeed.

@@ -77,6 +77,14 @@ class Witness:
         """A swap of ours was done: the next one can go without a load."""
         if view.now is not None:
             self.reading = Reading(view.now, sent, view.got)
+        self._remember(key, view)
+
+    def expect(self, key: str, entry: Entry, got: Micros) -> None:
+        """A wake-up showed a record: a swap may go without a load, and will prove it."""
+        if entry.fault is None:
+            self._remember(key, View(entry.record, entry.version, entry.now, got))
+
+    def _remember(self, key: str, view: View) -> None:
         views = self._views
         if len(views) >= REMEMBERED_KEYS and key not in views:
             _drop_oldest(views)

@@ -95,10 +95,11 @@ class AsyncDriver:
         return outcomes, clock.monotonic()
 
     # Who waits may find afterwards that the client was closed meanwhile.
-    async def _wait(self, effect: Wait) -> None:
+    async def _wait(self, effect: Wait) -> Entry | None:
         self._check()
-        await self._store.wait(effect.key, effect.version, effect.token, effect.at_most)
+        found = await self._store.wait(effect.key, effect.version, effect.token, effect.at_most)
         self._check()
+        return found
 
     async def _sleep(self, effect: Sleep) -> None:
         await asyncio.sleep(effect.duration / SECOND)

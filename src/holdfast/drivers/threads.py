@@ -72,10 +72,11 @@ class ThreadDriver:
             return store.load(effect.key), sent, monotonic()
 
         # Who waits may find afterwards that the client was closed meanwhile.
-        def wait(effect: Wait) -> None:
+        def wait(effect: Wait) -> Entry | None:
             check()
-            store.wait(effect.key, effect.version, effect.token, effect.at_most)
+            found = store.wait(effect.key, effect.version, effect.token, effect.at_most)
             check()
+            return found
 
         def sleep(effect: Sleep) -> None:
             time.sleep(effect.duration / SECOND)

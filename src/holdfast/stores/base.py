@@ -64,8 +64,9 @@ class Store(ABC):
         """A page of records in the order of their keys' bytes."""
 
     @abstractmethod
-    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
-        """Return when the key may have changed for this token, or after a time."""
+    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
+        """Return when the key may have changed for this token, or after a time. The answer is
+        what a load would have shown at some time since then, if that is known anyway."""
 
     def swap_many(self, swaps: Sequence[Swap]) -> list[Outcome | Exception]:
         """Many swaps; in one trip where `facts.batch` says so."""
@@ -130,7 +131,9 @@ class AsyncStore(ABC):
     async def scan(self, prefix: str, cursor: str | None, limit: int) -> Page: ...
 
     @abstractmethod
-    async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None: ...
+    async def wait(
+        self, key: str, version: Version, token: str, at_most: Micros
+    ) -> Entry | None: ...
 
     async def apply(self, key: str, command: Command, beat: str) -> Applied:
         """Run a whole command in one trip, where `facts.scripted` says so."""

@@ -160,15 +160,5 @@ class Poller:
                     pace.quicken(time.monotonic())
 
 
-def turn_has_changed(sleeper: Sleeper, sight: tuple[Any, Any] | None) -> bool:
-    """For stores that show a record's version and which write was the last to let somebody in.
-    The first look compares the version; later ones only what lets somebody in."""
-    version, turn = sight or (None, None)
-    if sleeper.mark is None:
-        sleeper.mark = (turn,)
-        return bool(version != sleeper.version)
-    return bool(sleeper.mark != (turn,))
-
-
 def _jittered(nap: float) -> float:
     return random.uniform(0.7 * nap, nap)

@@ -49,12 +49,11 @@ class ThreadedStore(AsyncStore):
     async def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
         return await self._run(self._calls, partial(self._store.scan, prefix, cursor, limit))
 
-    async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
+    async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
         if isinstance(self._store, RingingStore):
-            await wait_for_ring(self._store, key, version, token, at_most)
-        else:
-            call = partial(self._store.wait, key, version, token, at_most)
-            await asyncio.wrap_future(self._waits.submit(call))
+            return await wait_for_ring(self._store, key, version, token, at_most)
+        call = partial(self._store.wait, key, version, token, at_most)
+        return await asyncio.wrap_future(self._waits.submit(call))
 
     async def apply(self, key: str, command: Command, beat: str) -> Applied:
         return await self._run(self._calls, partial(self._store.apply, key, command, beat))
@@ -107,7 +106,7 @@ async def finish(call: Coroutine[Any, Any, R]) -> R:
 
 async def wait_for_ring(
     store: RingingStore, key: str, version: Version, token: str, at_most: Micros
-) -> None:
+) -> Entry | None:
     """Sleep until the store rings, without a thread."""
     loop, rung = asyncio.get_running_loop(), asyncio.Event()
 
@@ -123,6 +122,7 @@ async def wait_for_ring(
         pass
     finally:
         store.unsleep(sleeper)
+    return sleeper.found
 
 
 class InlineStore(AsyncStore):
@@ -143,8 +143,8 @@ class InlineStore(AsyncStore):
     async def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
         return self._store.scan(prefix, cursor, limit)
 
-    async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
-        await wait_for_ring(self._store, key, version, token, at_most)
+    async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
+        return await wait_for_ring(self._store, key, version, token, at_most)
 
     async def setup(self) -> None:
         self._store.setup()

@@ -7,9 +7,11 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import Struct
+
 from holdfast.core.commands import ANYONE, NOBODY, Wake
-from holdfast.core.contract import Version
-from holdfast.core.records import SECOND, Micros, Undecodable, decode
+from holdfast.core.contract import Entry, Version
+from holdfast.core.records import SECOND, Micros
 from holdfast.stores.base import Store
 
 Ring = Callable[[], object]
@@ -18,7 +20,7 @@ Ring = Callable[[], object]
 class Sleeper:
     """One waiting call. `ring` may be called from any thread, more than once."""
 
-    __slots__ = ("key", "mark", "ring", "token", "version")
+    __slots__ = ("found", "key", "mark", "ring", "token", "version")
 
     def __init__(self, key: str, version: Version, token: str, ring: Ring) -> None:
         self.key = key
@@ -26,15 +28,33 @@ class Sleeper:
         self.token = token
         self.ring = ring
         self.mark: Any = None  # for the store's own use
+        self.found: Entry | None = None  # what was there when it was rung, if that is known
 
 
-def is_taken(raw: bytes | str) -> bool:
-    """Whether nobody who sleeps for this record can be let in, whatever they want: it has an
-    exclusive holder. (Who waits for that one to run out wakes by itself.)"""
-    try:
-        return any(holder.mode == "exclusive" for holder in decode(raw).holders)
-    except Undecodable:
-        return False  # whoever looks will say so
+class Glimpse(Struct, frozen=True):
+    """What a look for those who sleep has shown of a key."""
+
+    version: Version = None
+    turn: Any = None  # changes with the writes that may let somebody in
+    found: Entry | None = None  # as a load would have shown it, if it is known
+    taken: bool = False  # by an exclusive holder: nobody can be let in, whatever they want
+
+
+def glimpse(entry: Entry, turn: Any) -> Glimpse:
+    """Of a whole record."""
+    taken = any(holder.mode == "exclusive" for holder in entry.record.holders)
+    return Glimpse(entry.version, turn, entry, taken)
+
+
+def lets_in(sleeper: Sleeper, seen: Glimpse | None) -> bool:
+    """Whether what is to be seen (None: no record) may let this sleeper in. The first look
+    compares the version, later ones only the turn. Where somebody was faster, whoever comes
+    comes in vain and slows down the holder; who waits for it to run out wakes by itself."""
+    seen = seen or Glimpse()
+    before, sleeper.mark = sleeper.mark, (seen.turn,)
+    sleeper.found = seen.found
+    changed = sleeper.mark != before if before else seen.version != sleeper.version
+    return changed and not seen.taken
 
 
 class Wakeups:
@@ -58,12 +78,13 @@ class Wakeups:
                 if not sleepers:
                     del self._sleepers[sleeper.key]
 
-    def wake(self, key: str, whom: Wake) -> None:
-        """Ring those whom a write may let in."""
+    def wake(self, key: str, whom: Wake, found: Entry | None = None) -> None:
+        """Ring those whom a write may let in; `found` is what it left."""
         if whom == NOBODY or not self._sleepers:
             return
         for sleeper in self.sleepers(key):
             if whom == ANYONE or sleeper.token in whom:
+                sleeper.found = found
                 sleeper.ring()
 
     def wake_all(self) -> None:
@@ -96,7 +117,7 @@ class RingingStore(Store):
     def unsleep(self, sleeper: Sleeper) -> None:
         """No longer ring."""
 
-    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
+    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
         """Sleep until a write rings."""
         rung = threading.Event()
         sleeper = self.sleep(key, version, token, rung.set)
@@ -104,3 +125,4 @@ class RingingStore(Store):
             rung.wait(at_most / SECOND)
         finally:
             self.unsleep(sleeper)
+        return sleeper.found

@@ -134,9 +134,9 @@ class ChaosStore(Store):
         """Scan, if nothing goes wrong."""
         return self._ask(None, lambda: self._store.scan(prefix, cursor, limit))
 
-    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
+    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
         """Wait; nothing goes wrong with that."""
-        self._store.wait(key, version, token, at_most)
+        return self._store.wait(key, version, token, at_most)
 
     def setup(self) -> None:
         """Set the store up; nothing goes wrong with that."""

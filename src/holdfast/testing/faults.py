@@ -80,8 +80,8 @@ class FaultyStore(Store):
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
         return self._store.scan(prefix, cursor, limit)
 
-    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
-        self._store.wait(key, version, token, at_most)
+    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
+        return self._store.wait(key, version, token, at_most)
 
     def setup(self) -> None:
         self._store.setup()

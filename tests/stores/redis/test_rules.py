@@ -209,8 +209,10 @@ def test_scripts_answer_as_the_rules_do(place: RedisStore, family: int) -> None:
 def listening(server: RedisServer, store: RedisStore, model: Model) -> Iterator[Heard]:
     """Whom the store wakes from now on."""
     with client(server.port) as redis, redis.pubsub() as pubsub:
-        pubsub.subscribe(store.names.record(model.key) + WAKE)
-        assert pubsub.get_message(timeout=5)["type"] == "subscribe"
+        channels = store.names.channels(model.key)
+        pubsub.subscribe(*channels)
+        for _ in channels:
+            assert pubsub.get_message(timeout=5)["type"] == "subscribe"
         heard = Heard(pubsub, model)
         yield heard
         assert pubsub.get_message(timeout=0.05) is None
@@ -224,13 +226,14 @@ class Heard(list[Wake]):
         self._pubsub, self._model = pubsub, model
 
     def compare(self, decision: Decision) -> None:
-        """The store told those whom the rules wake."""
+        """The store told those whom the rules wake, and the queued ones by their client's bell."""
         if decision.wake != NOBODY:
             message = self._pubsub.get_message(timeout=5)
             assert message is not None
             rev, *whom = message["data"].decode().split(" ")
             assert int(rev) == self._model.version
             assert tuple(whom) == decision.wake
+            assert message["channel"].endswith(WAKE) == (decision.wake == ANYONE)
             self.append(decision.wake)
 
 
@@ -254,6 +257,34 @@ def test_scripts_wake_nobody_in_vain(server: RedisServer, store: RedisStore) -> 
             decision = model.apply(Free(token), "c")
             assert decision.wake == wake
             heard.compare(decision)
+
+
+def test_each_client_is_told_of_its_own(server: RedisServer, store: RedisStore) -> None:
+    """A release tells queued waiters on the channels of their clients; one whose place names no
+    client, because it was written by a swap, on the channel of all."""
+    key = uuid4().hex
+    with closing(open_store(server.url)) as other, client(server.port) as redis:
+        assert isinstance(other, RedisStore)
+        claim = Claim("writer", "o", "exclusive", 60 * SECOND)
+        assert isinstance(store.apply(key, claim, "b").verdict, Granted)
+        queued = replace(claim, mode="shared", queue=True, patience=60 * SECOND)
+        store.apply(key, replace(queued, token="swapped"), "b")
+        entry = store.load(key)
+        store.swap(key, entry.version, entry.record)
+        for place, token in ((store, "a"), (other, "b"), (store, "c")):
+            place.apply(key, replace(queued, token=token), "b")
+        mine, anyone = store.names.channels(key)
+        theirs, _ = other.names.channels(key)
+        with redis.pubsub() as pubsub:
+            pubsub.subscribe(mine, theirs, anyone)
+            freed = store.apply(key, Free("writer"), "-")
+            told: dict[bytes, str] = {}
+            while len(told) < 3:
+                message = pubsub.get_message(ignore_subscribe_messages=True, timeout=5)
+                if message is not None:
+                    told[message["channel"]] = message["data"].decode()
+    rev = freed.version
+    assert told == {mine: f"{rev} a c", theirs: f"{rev} b", anyone: f"{rev} swapped"}
 
 
 @pytest.mark.parametrize("live", ["waiting", "none"])

@@ -18,8 +18,8 @@ from holdfast.stores.base import Outcome, Store
 from holdfast.stores.blob.body import label_of, new_nonce, pack, unpack
 from holdfast.stores.blob.folder import TICK, Folder, version_of
 from holdfast.stores.blob.names import key_of, name_of, start_of
-from holdfast.stores.poller import Naps, Poller, turn_has_changed
-from holdfast.stores.wakeups import Ring, RingingStore, Sleeper
+from holdfast.stores.poller import Naps, Poller
+from holdfast.stores.wakeups import Glimpse, Ring, RingingStore, Sleeper, glimpse, lets_in
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
@@ -58,8 +58,8 @@ class DirectoryStore(RingingStore):
         self._busy_s = busy_s
         self._writing = threading.Lock()
         self._paused = False
-        self._seen: dict[str, tuple[Any, tuple[Version, str] | None]] = {}
-        self._poller = Poller(self._turns, turn_has_changed, NAPS)
+        self._seen: dict[str, tuple[Any, Glimpse | None]] = {}
+        self._poller = Poller(self._turns, lets_in, NAPS)
         with suppress(StoreReadOnly):  # it can still be looked at
             self._folder.create()
         forks.register_store(self)
@@ -145,18 +145,18 @@ class DirectoryStore(RingingStore):
         """No longer ring."""
         self._poller.discard(sleeper)
 
-    def _turns(self, keys: Sequence[str]) -> dict[str, tuple[Version, str]]:
+    def _turns(self, keys: Sequence[str]) -> dict[str, Glimpse]:
         """Files are read only when they have changed since the last look."""
         seen = {}
         for key in keys:
-            signature, turn = self._seen.get(key, (None, None))
+            signature, sight = self._seen.get(key, (None, None))
             found = self._folder.signature(name_of(key))
             if found != signature:
                 raw = self._folder.read(name_of(key))
-                turn = None if raw is None else (version_of(raw), _turn_of(raw))
-            seen[key] = found, turn
+                sight = None if raw is None else glimpse(self._entry(key, raw), _turn_of(raw))
+            seen[key] = found, sight
         self._seen = seen
-        return {key: turn for key, (_, turn) in seen.items() if turn is not None}
+        return {key: sight for key, (_, sight) in seen.items() if sight is not None}
 
     # --- its life -----------------------------------------------------------------------------
 

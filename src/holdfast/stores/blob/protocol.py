@@ -216,21 +216,26 @@ class Conditional:
 
     # --- wait -------------------------------------------------------------------------------
 
-    def wait_calls(self, key: str, version: Version, token: str, at_most: Micros) -> Calls[None]:
-        """Look again and again, at first soon, then less and less often."""
+    def wait_calls(
+        self, key: str, version: Version, token: str, at_most: Micros
+    ) -> Calls[Entry | None]:
+        """Look again and again, at first soon, then less and less often: what was found."""
         started = clock.monotonic()
         ends_at = started + at_most
         first = self._memory.waiting_since(key, token, started)
         while (left := ends_at - clock.monotonic()) > 0:
             nap = _nap(clock.monotonic() - first)
             if (yield Pause(min(nap, left))) or nap >= left:
-                return
+                return None
+            sent = clock.monotonic()
             try:
                 answer: Answer = yield Get(name_of(key), self._unless(version))
+                if isinstance(answer, Unchanged) or self._entry(key, answer).version == version:
+                    continue
+                return (yield from self._entry_calls(key, answer, sent))
             except HoldfastError:
-                return  # whoever waits looks for themselves, and meets the same trouble
-            if not isinstance(answer, Unchanged) and self._entry(key, answer).version != version:
-                return
+                return None  # whoever waits looks for themselves, and meets the same trouble
+        return None
 
     def _unless(self, version: Version) -> Version:
         return version

@@ -89,9 +89,9 @@ class BlobStore(Store):
         """A listing in the order of the objects' names, and a GET for each."""
         return self._wire.run(self.protocol.scan_calls(prefix, cursor, limit))
 
-    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
+    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
         """Conditional GETs, less and less often."""
-        self._wire.run(self.protocol.wait_calls(key, version, token, at_most))
+        return self._wire.run(self.protocol.wait_calls(key, version, token, at_most))
 
     def setup(self) -> None:
         """Nothing to create: see that the bucket is there and can be listed."""
@@ -125,8 +125,8 @@ class AsyncBlobStore(AsyncStore):
     async def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
         return await self._wire.run(self._protocol.scan_calls(prefix, cursor, limit))
 
-    async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
-        await self._wire.run(self._protocol.wait_calls(key, version, token, at_most))
+    async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
+        return await self._wire.run(self._protocol.wait_calls(key, version, token, at_most))
 
     async def setup(self) -> None:
         await self._wire.run(check_calls())

@@ -1,7 +1,8 @@
 """How a lock looks in Redis: the names of its keys, and the text of its record.
 
     holdfast:{KEY}          the record, a string: JSON in a fixed layout, see scripts/record.lua
-    holdfast:{KEY}:wake     the channel on which a free place is told
+    holdfast:{KEY}:wake     the channel on which a free place is told to anyone
+    holdfast:{KEY}:wake:ID  and to the queued waiters of one client; their places name it
     holdfast:index          a sorted set of all keys (not in a cluster)
     holdfast:due            when to look whether a record has expired (not in a cluster)
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from hashlib import sha1
+from os import urandom
 
 import msgspec
 
@@ -55,14 +57,24 @@ class Names:
         self.head = self._namespace + b":"
         self.index = self._namespace + b":index"
         self.due = self._namespace + b":due"
+        self._bell = urandom(6).hex().encode()  # names the channels of this client alone
 
     def record(self, key: str) -> bytes:
         """Where the record of a lock is."""
         return b"%b:{%b}" % (self._namespace, coded(key))
 
+    def channels(self, key: str) -> tuple[bytes, bytes]:
+        """Where a free place is told: to the places of this client, and to anyone."""
+        anyone = self.record(key) + WAKE
+        return b"%b:%b" % (anyone, self._bell), anyone
+
+    def place_text(self, owner: str) -> bytes:
+        """The rest of a waiter, after the fields that the scripts work with."""
+        return b'%b,"bell":"%b"' % (owner_text(owner), self._bell)
+
     def key(self, name: bytes) -> str:
         """The lock whose record or channel this is."""
-        code = name[len(self.head) + 1 :].removesuffix(WAKE)[:-1]
+        code = name[len(self.head) + 1 : name.rindex(b"}")]
         return re.sub(rb"%([0-9A-F]{2})", lambda hit: bytes([int(hit[1], 16)]), code).decode()
 
     def pattern(self, prefix: str) -> bytes:
@@ -100,7 +112,7 @@ def json_text(value: object) -> bytes:
 
 @lru_cache(maxsize=256)
 def owner_text(owner: str) -> bytes:
-    """The rest of a waiter, after the fields that the scripts work with."""
+    """The owner, before what else is in a line."""
     return b'"owner":' + _json.encode(owner)
 
 

@@ -1,7 +1,8 @@
 """Waiting on Redis: one connection per client that is subscribed to what somebody waits for.
 
-A script that lets somebody in publishes the record's new rev and the queued tokens that may
-go, or `*`, on the lock's channel. What could get lost, and why it does not:
+A script that lets somebody in publishes the record's new rev and whom: `*` on the lock's
+channel, or queued tokens on the channel of the client that waits with them, so that no other
+client wakes for nothing. What could get lost, and why it does not:
 
  1. A message between a claim's answer and its wait: the wait names the rev that the claim
     saw, and the bells remember the last rev that was told.
@@ -84,7 +85,7 @@ class Bells:
         kind, name, what = reply[0], reply[1], reply[-1]
         if kind == b"message":
             return None, self._told(self._names.key(name), what)
-        if kind == b"subscribe":
+        if kind == b"subscribe" and name.endswith(WAKE):  # the second of the two
             return self._confirmed(self._names.key(name)), b""
         return None, b""
 
@@ -134,8 +135,7 @@ class Bells:
         return key
 
     def _request(self, what: bytes, keys: list[str]) -> bytes:
-        channels = [self._names.record(key) + WAKE for key in keys]
-        return pack(what, *channels)
+        return pack(what, *(channel for key in keys for channel in self._names.channels(key)))
 
 
 def _newer(told: int, version: Version) -> bool:

@@ -83,7 +83,7 @@ class Speaker:
 
     def __init__(self, names: Names, tombstone: Micros, indexed: bool, wait: bytes) -> None:
         self._tombstone = tombstone
-        self._head = names.head
+        self._names = names
         self._index = (names.index, names.due) if indexed else ()
         self._wait = wait
         stay_ms = tombstone // 1000
@@ -115,7 +115,7 @@ class Speaker:
             place.indexed, len(start), start, self._terms(claim.mode, claim.ttl), len(end), end,
         )  # fmt: skip
         if claim.queue:
-            words += packed(b"%d" % claim.patience, layout.owner_text(claim.owner))
+            words += packed(b"%d" % claim.patience, self._names.place_text(claim.owner))
             count += 2
         return self._call(CLAIM, place.name, count, words)
 
@@ -145,7 +145,7 @@ class Speaker:
         first = b"[" + prefix.encode() if prefix else b"-"
         start = first if cursor is None else b"(" + cursor.encode()
         stop = b"(" + prefix.encode() + b"\xff" if prefix else b"+"
-        return self._indexed(SCAN, "", start, stop, b"%d" % limit, self._head)
+        return self._indexed(SCAN, "", start, stop, b"%d" % limit, self._names.head)
 
     def _indexed(self, script: Script, key: str, *words: bytes) -> Call:
         place, count = self._place(key), 3 + len(self._index) + len(words)

@@ -64,8 +64,8 @@ class AsyncSQLStore(AsyncStore):
     async def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
         return await finish(self._run(self._dialect.scan_queries(prefix, cursor, limit)))
 
-    async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
-        await wait_for_ring(self._store, key, version, token, at_most)
+    async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
+        return await wait_for_ring(self._store, key, version, token, at_most)
 
     async def setup(self) -> None:
         self._store.ready = False

@@ -25,6 +25,8 @@ from contextlib import suppress
 from os import urandom
 from typing import Any
 
+from holdfast.core.commands import ANYONE
+from holdfast.stores.crowd import Crowd
 from holdfast.stores.poller import Poller
 from holdfast.stores.sql.database import Database
 from holdfast.stores.sql.deadlines import sever
@@ -36,6 +38,7 @@ PROBE_S = 3.0
 LINGER_S = 20.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 REMEMBERED = 10_000
+LOOK_UP_S = 0.5  # how often it is looked whether anybody still sleeps
 
 logger = logging.getLogger("holdfast")
 
@@ -45,6 +48,7 @@ class Bell:
 
     def __init__(self, database: Database, dialect: PostgreSQLDialect, poller: Poller) -> None:
         self.sleepers = Wakeups()
+        self._crowd = Crowd()
         self._poller = poller
         self.live = False
         self._deaf = False  # notifications do not get through here
@@ -62,6 +66,7 @@ class Bell:
         if not self.live:
             self._poller.add(sleeper)
         with self._lock:
+            self._crowd.slept(sleeper)
             start = not (self._running or self._deaf or self._closed.is_set())
             self._running = self._running or start
         if start:
@@ -73,6 +78,8 @@ class Bell:
         """No longer."""
         self.sleepers.discard(sleeper)
         self._poller.discard(sleeper)
+        with self._lock:
+            self._crowd.woke(sleeper)
 
     def close(self) -> None:
         """End the thread. The poller lets everyone look for themselves."""
@@ -136,10 +143,13 @@ class Bell:
         poll = select.poll()
         poll.register(line.socket, select.POLLIN)
         while not (self._closed.is_set() or is_over()):
-            poll.poll(500)
+            with self._lock:
+                nap_s = self._crowd.next_in_s(LOOK_UP_S)
+            poll.poll(nap_s * 1000)
             line.consume_input()
             while (notification := line.notifies()) is not None:
                 tell(notification.extra.decode(encoding))
+            self._make_up()
 
     def _nobody_sleeps(self) -> Callable[[], bool]:
         """Whether nobody has slept for a while."""
@@ -155,14 +165,32 @@ class Bell:
 
     def _ring(self, payload: str) -> None:
         try:
-            version, whom, key = heard(payload)
+            news = heard(payload)
         except ValueError:
             return  # a probe, or somebody's own notification
-        self._last[key] = version
-        self._last.move_to_end(key)
+        self._last[news.key] = news.version
+        self._last.move_to_end(news.key)
         if len(self._last) > REMEMBERED:
             self._last.popitem(last=False)
-        self.sleepers.wake(key, whom)
+        sleepers = self.sleepers.sleepers(news.key)
+        if not sleepers:
+            return
+        if news.whom != ANYONE:
+            self.sleepers.wake(news.key, news.whom, news.entry())
+            return
+        with self._lock:
+            sleepers = [sleeper for sleeper in sleepers if self._crowd.answers(sleeper)]
+        found = news.entry() if sleepers else None
+        for sleeper in sleepers:
+            sleeper.found = found
+            sleeper.ring()
+
+    def _make_up(self) -> None:
+        """Ring those who were passed over a moment ago."""
+        with self._lock:
+            overdue = self._crowd.overdue()
+        for sleeper in overdue:
+            sleeper.ring()
 
     def _fall_silent(self) -> None:
         self.live = False

@@ -24,6 +24,7 @@ from holdfast.errors import BadOption, ForeignStore, HoldfastError, Misconfigure
 from holdfast.stores.base import Outcome, entry_from
 from holdfast.stores.queries import read_queries
 from holdfast.stores.sql.errors import Diagnosis, Doing, NotAllowed
+from holdfast.stores.wakeups import Glimpse
 
 R = TypeVar("R")
 
@@ -206,10 +207,18 @@ class Dialect(ABC):
         found = [(key, entry_of(*entry)) for key, *entry in answer.rows if key.startswith(prefix)]
         return Page(tuple(found), found[-1][0] if len(found) == limit else None)
 
-    def turns_queries(self, keys: Sequence[str]) -> Queries[dict[str, tuple[int, int]]]:
-        """The version and the turn of each of these keys that has a record."""
+    def turns_queries(self, keys: Sequence[str]) -> Queries[dict[str, Glimpse]]:
+        """What those who wait for these keys want to know; the record only of free ones."""
         answer = yield from self._among("turns", keys)
-        return {key: (version, turn) for key, version, turn in answer.rows}
+        return {
+            key: Glimpse(
+                version,
+                turn,
+                None if free is None else entry_of(now, version, free),
+                mode == "exclusive",
+            )
+            for key, version, turn, mode, now, free in answer.rows
+        }
 
     def _among(self, which: str, keys: Sequence[str]) -> Query:
         values = {f"k{n}": keys[min(n, len(keys) - 1)] for n in range(rounded(len(keys)))}

@@ -109,4 +109,5 @@ SELECT `key`, {clock}, version, record
 FROM {table} WHERE `key` > :start ORDER BY `key` LIMIT :most
 
 -- name: turns
-SELECT `key`, version, turn FROM {table} WHERE `key` IN ({keys})
+SELECT `key`, version, turn, mode, {clock}, CASE mode WHEN 'free' THEN record END
+FROM {table} WHERE `key` IN ({keys})

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from sqlalchemy.sql.compiler import IdentifierPreparer
 
 from holdfast.core.commands import ANYONE, NOBODY, Wake
-from holdfast.core.contract import Conflict, Facts, Swapped, Version, exactly
+from holdfast.core.contract import Conflict, Entry, Facts, Swapped, Version, exactly
 from holdfast.core.records import Record
 from holdfast.errors import HoldfastError
 from holdfast.stores.base import Outcome
@@ -23,13 +24,14 @@ from holdfast.stores.sql.dialect import (
     Table,
     Update,
     columns_of,
+    entry_of,
 )
 from holdfast.stores.sql.errors import POSTGRES
 
 SHOWN_COLUMNS = ("mode", "owners", "fence", "expires_at", "record")
 
-# PostgreSQL takes less than 8000 bytes; the key and the version need some of them.
-LONGEST_WHOM = 7000
+# PostgreSQL takes less than 8000 bytes; the key, the version and the time need some of them.
+LONGEST_NEWS = 6000
 
 
 class PostgreSQLDialect(Dialect):
@@ -61,7 +63,8 @@ class PostgreSQLDialect(Dialect):
 
     def fragments(self) -> dict[str, str]:
         """The wake-up that goes with a write."""
-        return {name: self._raw[name] for name in ("notify", "notify_deleted")}
+        clock = self._raw["clock"]
+        return {name: self._raw[name].format(clock=clock) for name in ("notify", "notify_deleted")}
 
     def found(self, sight: Sight) -> None:
         """Name the channel by where the table really is, however it was named here."""
@@ -105,11 +108,14 @@ class PostgreSQLDialect(Dialect):
         return [outcomes[update.key] for update in updates]
 
     def _swap(self, key: str, version: Version, record: Record | None, wake: Wake) -> Query:
-        values = {"key": key, "channel": self.channel, "whom": whom(key, wake)}
+        values: dict[str, Any] = {"key": key, "channel": self.channel}
         if record is None:
             turn = int(wake != NOBODY)
-            return self.writing("delete", **values, version=version, turn=turn)
+            return self.writing(
+                "delete", **values, version=version, turn=turn, news=news(key, wake, "")
+            )
         values |= columns_of(record, wake)
+        values["news"] = news(key, wake, values["record"])
         if version is None:
             return self.writing("insert", **values)
         return self.writing("update", **values, version=version)
@@ -133,13 +139,36 @@ def _element(value: str | int | None) -> str:
     return "NULL" if value is None else str(value)
 
 
-def whom(key: str, wake: Wake) -> str:
-    """What a notification says after the version: the tokens and the key."""
+class News(Struct, frozen=True):
+    """A notification: a write that may let somebody in."""
+
+    version: int
+    now: int
+    whom: Wake
+    record: str  # empty if it was too long to be told, or deleted
+    key: str
+
+    def entry(self) -> Entry | None:
+        """What a load would have shown right after the write, if it was told."""
+        return entry_of(self.now, self.version, self.record) if self.record else None
+
+
+def news(key: str, wake: Wake, record: str) -> str:
+    """What a notification says after the version and the time."""
+    if wake == NOBODY:
+        return ""
     tokens = ",".join(wake)
-    return f"{tokens if len(tokens) <= LONGEST_WHOM else ANYONE[0]} {key}"
+    if len(tokens) > LONGEST_NEWS:
+        tokens = ANYONE[0]
+    if len(tokens) + len(record.encode()) > LONGEST_NEWS:
+        record = ""
+    return f"{tokens} {record}\n{key}"
 
 
-def heard(payload: str) -> tuple[int, Wake, str]:
-    """The version, the tokens and the key of a notification."""
-    version, tokens, key = payload.split(" ", 2)
-    return int(version), tuple(tokens.split(",")), key
+def heard(payload: str) -> News:
+    """A notification; ValueError if it is none of ours."""
+    version, now, tokens, rest = payload.split(" ", 3)
+    record, line_break, key = rest.partition("\n")
+    if not line_break:
+        raise ValueError(payload)
+    return News(int(version), int(now), tuple(tokens.split(",")), record, key)

@@ -111,10 +111,10 @@ DELETE FROM {table} WHERE key = :key AND version = :version
 RETURNING version, {clock}, {notify_deleted}
 
 -- name: notify
-CASE WHEN CAST(:turn AS integer) > 0 THEN pg_notify(:channel, version || ' ' || :whom) END
+CASE WHEN CAST(:turn AS integer) > 0 THEN pg_notify(:channel, version || ' ' || {clock} || ' ' || :news) END
 
 -- name: notify_deleted
-CASE WHEN CAST(:turn AS integer) > 0 THEN pg_notify(:channel, (version + 1) || ' ' || :whom) END
+CASE WHEN CAST(:turn AS integer) > 0 THEN pg_notify(:channel, (version + 1) || ' ' || {clock} || ' ' || :news) END
 
 -- name: first_page
 SELECT key, {clock}, version, CAST(record AS text)
@@ -125,7 +125,8 @@ SELECT key, {clock}, version, CAST(record AS text)
 FROM {table} WHERE key > :start ORDER BY key LIMIT :most
 
 -- name: turns
-SELECT key, version, turn FROM {table} WHERE key IN ({keys})
+SELECT key, version, turn, mode, {clock}, CASE mode WHEN 'free' THEN CAST(record AS text) END
+FROM {table} WHERE key IN ({keys})
 
 -- name: ring
 SELECT pg_notify(:channel, :payload)

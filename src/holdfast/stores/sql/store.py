@@ -20,7 +20,7 @@ from holdfast.core.effects import Swap
 from holdfast.core.records import Record
 from holdfast.errors import BadOption, BadURL
 from holdfast.stores.base import AsyncStore, Outcome
-from holdfast.stores.poller import Poller, turn_has_changed
+from holdfast.stores.poller import Poller
 from holdfast.stores.sql.batches import swap_many_queries
 from holdfast.stores.sql.bell import Bell
 from holdfast.stores.sql.database import Database
@@ -34,7 +34,7 @@ from holdfast.stores.sql.engine import (
     url_from,
 )
 from holdfast.stores.sql.postgres import PostgreSQLDialect
-from holdfast.stores.wakeups import Ring, RingingStore, Sleeper
+from holdfast.stores.wakeups import Glimpse, Ring, RingingStore, Sleeper, lets_in
 
 if TYPE_CHECKING:
     from holdfast.stores.sql.aio import AsyncSQLStore
@@ -61,7 +61,7 @@ class SQLStore(RingingStore):
         self._async_stores: list[AsyncSQLStore] = []
         self._ready_lock = threading.Lock()
         self.ready = False  # the table was seen to be there
-        self._poller = Poller(self._turns, turn_has_changed)
+        self._poller = Poller(self._turns, lets_in)
         self._bell = self._make_bell(engine)
         self._waiting: Poller | Bell = self._bell or self._poller
         self.facts = replace(
@@ -201,7 +201,7 @@ class SQLStore(RingingStore):
                     self.database.run(self.dialect.ready_queries())
                     self.ready = True
 
-    def _turns(self, keys: Any) -> dict[str, tuple[int, int]]:
+    def _turns(self, keys: Any) -> dict[str, Glimpse]:
         return self.database.run(self.dialect.turns_queries(keys))
 
 

@@ -70,7 +70,7 @@ class SQLiteStore(RingingStore):
             raise
         self._identity = identity(self.path)
         self._checked_at: Micros = 0
-        self._watch = Watch(lambda: Connection(self.path, busy_s))
+        self._watch = Watch(lambda: Connection(self.path, busy_s), self._now)
         self._paused = False
         forks.register_store(self)
 

@@ -11,8 +11,10 @@ import threading
 import time
 from collections.abc import Callable
 
+from holdfast.core.contract import Interval
+from holdfast.stores.base import entry_from
 from holdfast.stores.sqlite.file import SQL, Connection
-from holdfast.stores.wakeups import Sleeper, Wakeups, is_taken
+from holdfast.stores.wakeups import Sleeper, Wakeups, glimpse, lets_in
 
 # Fast while something happens, slower when it is quiet.
 FASTEST_S, SLOWEST_S, SLOWING = 0.001, 0.005, 1.02
@@ -24,9 +26,10 @@ AFTER_TROUBLE_S = 0.05
 class Watch:
     """Rings sleepers when their keys change."""
 
-    def __init__(self, connect: Callable[[], Connection]) -> None:
+    def __init__(self, connect: Callable[[], Connection], now: Callable[[], Interval]) -> None:
         self.sleepers = Wakeups()
         self._connect = connect
+        self._now = now
         self._lock = threading.Lock()
         self._news = threading.Event()  # somebody new sleeps, or the store closes
         self._running = False
@@ -110,15 +113,12 @@ class Watch:
 
     def _ring_changed(self, connection: Connection) -> None:
         for key in self.sleepers.keys():
+            now = self._now()
             row = connection.run(SQL["turn"], (key,)).fetchone()
-            version, turn, raw = row if row is not None else (None, None, None)
-            # Somebody was faster: whoever looks now looks in vain, and slows down the holder.
-            taken = raw is not None and is_taken(raw)
+            seen = None
+            if row is not None:
+                version, turn, raw = row
+                seen = glimpse(entry_from(raw, version, now), turn)
             for sleeper in self.sleepers.sleepers(key):
-                if sleeper.mark is not None:
-                    changed = sleeper.mark != (turn,)
-                else:
-                    changed = version != sleeper.version
-                sleeper.mark = (turn,)
-                if changed and not taken:
+                if lets_in(sleeper, seen):
                     sleeper.ring()

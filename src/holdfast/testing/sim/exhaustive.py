@@ -149,7 +149,9 @@ class StillNetwork(Network):
             effect.key,
             effect.version,
             effect.token,
-            lambda: client.at(self._small.t, process.wake, epoch),
+            lambda: client.at(
+                self._small.t, process.wake, epoch, self._small.store.entry(effect.key)
+            ),
         )
 
 

@@ -197,7 +197,9 @@ class Network:
             if process.epoch == epoch and not client.dead:
                 lost = client.cut_until > self._world.t or rng.random() < self._worst / 2
                 if not lost:
-                    client.at(self._world.t + self._latency(rng), process.wake, epoch)
+                    # Some stores show what is there when they ring; it may change on the way.
+                    found = self._store.entry(effect.key) if rng.random() < 0.5 else None
+                    client.at(self._world.t + self._latency(rng), process.wake, epoch, found)
 
         self._store.watch(effect.key, effect.version, effect.token, ring)
 

@@ -1,6 +1,6 @@
 -- The long way: reading a record into tables, and writing it.
 
-local HEAD = '^{"v":1,"rev":(%d+),"fence":(%d+),"updated_at":%d+,"freed":"([^"]*)","soonest":(%d+),"holders":%[\n(.-)%],"queue":%[\n(.*)%]}$'
+local HEAD = '^{"v":1,"rev":(%d+),"fence":(%d+),"updated_at":%d+,"freed":"([^"]*)","soonest":(%d+),"holders":%[\n()'
 local HOLDER = '^{"token":"([^"]*)","fence":(%d+),"mode":"(%l+)","ttl":(%d+),"acquired_at":(%d+),"expires_at":(%d+),"beat":"([^"]*)","limit":(%w+),"offered":(%l+),("owner":.*)}$'
 
 local function digits(number)
@@ -39,13 +39,15 @@ end
 -- the waiters with ',\n' between them: see queue.lua.
 local function read_record()
   if not raw then return { fence = 0, freed = '', soonest = 0, holders = {}, queue = '' } end
-  local record, holders = {}
-  record.rev, record.fence, record.freed, record.soonest, holders, record.queue =
-    string.match(raw, HEAD)
-  if not record.rev then return nil end
+  local record, first = {}
+  record.rev, record.fence, record.freed, record.soonest, first = string.match(raw, HEAD)
+  if not record.rev or string.sub(raw, -2) ~= ']}' then return nil end
+  -- No text of JSON has a line break, so there is only one such place. A plain search is quick.
+  local last, before = string.find(raw, '],"queue":[\n', first, true)
+  if not last then return nil end
   record.fence, record.soonest = tonumber(record.fence), tonumber(record.soonest)
-  record.holders = read_holders(holders)
-  record.queue = string.sub(record.queue, 1, -2)
+  record.holders = read_holders(string.sub(raw, first, last - 1))
+  record.queue = string.sub(raw, before + 1, -4)
   if not record.holders or record.fence >= MOST then return nil end
   return record
 end

@@ -57,10 +57,10 @@ local function fits_beside(claim, holders, ahead)
 end
 
 -- Whom a freed place may let in: the first in the queue and those who fit beside it; nobody,
--- if they do not fit beside those who still hold.
+-- if they do not fit beside those who still hold. nil, if nobody is in the queue: anyone.
 local function next_up(record)
   local holders = alive(record.holders)
-  local count, last, waited_for, tokens = #holders, nil, false, {}
+  local count, last, waited_for, waiters = #holders, nil, false, {}
   each_waiter(record.queue, function(waiter)
     if dead(waiter) then return false end
     waited_for = true
@@ -69,16 +69,25 @@ local function next_up(record)
       and (waiter.mode ~= 'counted' or count < tonumber(waiter.limit))
     if not last then fits = fits_beside(waiter, holders, '') end
     if not fits then return true end
-    tokens[#tokens + 1] = waiter.token
+    waiters[#waiters + 1] = waiter
     count, last = count + 1, waiter
   end)
-  return waited_for and table.concat(tokens, ' ') or '*'
+  return waited_for and waiters or nil
 end
 
--- Tell them. Without the right to publish they find out by looking, as they do anyway.
-local function wake(record, whom)
-  if whom == '' then return end
-  redis.pcall('PUBLISH', KEYS[1] .. ':wake', record.rev .. ' ' .. whom)
+-- Tell them, each on its own client's channel, so that no other client wakes for nothing.
+-- Without the right to publish they find out by looking, as they do anyway.
+local function wake(record, waiters)
+  local common, told = KEYS[1] .. ':wake', {}
+  if not waiters then told[common] = ' *' end
+  for _, waiter in ipairs(waiters or {}) do
+    local bell = string.match(waiter.text, ',"bell":"(%x+)"}$')
+    local channel = bell and common .. ':' .. bell or common
+    told[channel] = (told[channel] or '') .. ' ' .. waiter.token
+  end
+  for channel, whom in pairs(told) do
+    redis.pcall('PUBLISH', channel, record.rev .. whom)
+  end
 end
 
 -- The answer to a holder: its grant, and who waits behind it.
