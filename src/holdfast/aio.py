@@ -315,8 +315,8 @@ class Locks:
 
         def run() -> Coroutine[Any, Any, Lease]:
             client = self._client
-            attempt = client.claim(key, ttl, mode, limit, owner, note)
             terms = client.terms(timeout, fair, keep, max_hold)
+            attempt = client.claim(key, ttl, mode, limit, owner, note, terms)
             steps = acquire_steps(client.witness, attempt, terms, clock.monotonic())
             return self._enter(attempt, steps, "Acquired")
 
@@ -363,11 +363,11 @@ class Locks:
 
         async def run() -> Leases:
             client = self._client
+            terms = client.terms(timeout, fair, keep, max_hold)
             attempts = [
-                client.claim(want.key, ttl, want.mode, want.limit, owner, note)
+                client.claim(want.key, ttl, want.mode, want.limit, owner, note, terms)
                 for want in check_wants(wants)
             ]
-            terms = client.terms(timeout, fair, keep, max_hold)
             try:
                 await self._driver.run(acquire_all_steps(client.witness, attempts, terms))
                 return Leases([client.adopted(attempt) for attempt in attempts])

@@ -227,8 +227,8 @@ class Locks:
         max_hold  stop renewing after this long
         """
         client = self._client
-        attempt = client.claim(key, ttl, mode, limit, owner, note)
         terms = client.terms(timeout, fair, keep, max_hold)
+        attempt = client.claim(key, ttl, mode, limit, owner, note, terms)
         return self._enter(
             attempt, acquire_steps(client.witness, attempt, terms, clock.monotonic()), "Acquired"
         )
@@ -272,11 +272,11 @@ class Locks:
         who want the same locks never wait for each other in a circle.
         """
         client = self._client
+        terms = client.terms(timeout, fair, keep, max_hold)
         attempts = [
-            client.claim(want.key, ttl, want.mode, want.limit, owner, note)
+            client.claim(want.key, ttl, want.mode, want.limit, owner, note, terms)
             for want in check_wants(wants)
         ]
-        terms = client.terms(timeout, fair, keep, max_hold)
         try:
             client.driver.run(acquire_all_steps(client.witness, attempts, terms))
             return Leases([client.adopted(attempt) for attempt in attempts])

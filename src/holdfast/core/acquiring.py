@@ -61,6 +61,14 @@ class Terms(Struct, frozen=True, gc=False):
     care: Care = Care()
 
 
+def patience_for(ttl: Micros, ahead: int, scripted: bool) -> Micros:
+    """How long a place lasts with so many ahead of it."""
+    patience = PATIENCE + ahead * PATIENCE_PER_PLACE
+    if scripted:
+        patience = min(patience, FRONT_PATIENCE + ahead * FRONT_PATIENCE_PER_PLACE)
+    return min(ttl, patience)
+
+
 class _Wait(Patience, kw_only=True, gc=False):
     """Where one claim stands while it is not yet granted."""
 
@@ -72,12 +80,9 @@ class _Wait(Patience, kw_only=True, gc=False):
     def get_in_line(self, ahead: int = 0) -> None:
         """From now on the claim asks for a place in the queue, unless it never shall. `ahead`
         is how many were before it when it last looked, if it did."""
-        if self.fair is False or self.timeout == 0:
-            return
-        patience = PATIENCE + ahead * PATIENCE_PER_PLACE
-        if self.scripted:
-            patience = min(patience, FRONT_PATIENCE + ahead * FRONT_PATIENCE_PER_PLACE)
-        self.claim = replace(self.claim, queue=True, patience=min(self.claim.ttl, patience))
+        if self.fair is not False and self.timeout != 0:
+            patience = patience_for(self.claim.ttl, ahead, self.scripted)
+            self.claim = replace(self.claim, queue=True, patience=patience)
 
     @property
     def announce_at(self) -> Micros:
@@ -97,7 +102,7 @@ def acquire_steps(
         attempt.key, claim.owner, terms.timeout, terms.store_patience, started,
         attempt=attempt, claim=claim, fair=terms.fair, scripted=witness.facts.scripted,
     )  # fmt: skip
-    if terms.fair or wait.scripted:
+    if (terms.fair or wait.scripted) and not claim.queue:
         wait.get_in_line()
     too_late: Free | None = None  # gives back what had run out when the answer came
     while True:
@@ -172,6 +177,7 @@ def _wait_turn_steps(witness: Witness, wait: _Wait, blocked: Blocked, view: View
         wakes_at.append(wait.ends_at)
     wakes_at += [at + pace for at in frees_at]
     at_most = max(SHORTEST_WAIT, min(wakes_at) - now)
+    witness.contend(key)
     found = yield from Wait(key, view.version, wait.claim.token, at_most)
     if found is not None:
         witness.expect(key, found, now)

@@ -101,8 +101,12 @@ def corrupt(key: str, fault: str) -> CorruptRecord:
 
 def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micros) -> Steps[Answer]:
     """Carry one command to the end. `now` is the own clock's time, or a little earlier."""
-    if witness.facts.scripted:
-        return (yield from _script_steps(witness, attempt, command, now))
+    steps = _script_steps if witness.facts.scripted else _swap_steps
+    return steps(witness, attempt, command, now)
+
+
+def _swap_steps(witness: Witness, attempt: Attempt, command: Command, now: Micros) -> Steps[Answer]:
+    """Load, decide, swap; and again, if somebody was faster."""
     key = attempt.key
     view = witness.recall(key)
     proven = False  # a view is proven by a reply; a recalled one only by its swap

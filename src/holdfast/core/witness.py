@@ -40,7 +40,7 @@ class View(Struct, frozen=True, gc=False):
 class Witness:
     """The memory of one client."""
 
-    __slots__ = ("_observed", "_views", "facts", "reached", "reading", "recall")
+    __slots__ = ("_contended", "_observed", "_views", "facts", "reached", "reading", "recall")
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -48,6 +48,7 @@ class Witness:
         self.reached: Micros | None = None  # what its clock has surely shown already
         self._views: dict[str, View] = {}
         self.recall = self._views.get  # a record as we wrote it last, if we have it
+        self._contended: set[str] = set()  # keys that we had to wait for
         self._observed: dict[str, dict[tuple[str, str], Micros]] = {}
 
     # --- the clock ------------------------------------------------------------------------
@@ -77,7 +78,17 @@ class Witness:
         """A swap of ours was done: the next one can go without a load."""
         if view.now is not None:
             self.reading = Reading(view.now, sent, view.got)
-        self._remember(key, view)
+        if self._contended and not view.record.holders and key in self._contended:
+            # Somebody else will have it before we are back.
+            self._contended.discard(key)
+            self.forget(key)
+        else:
+            self._remember(key, view)
+
+    def contend(self, key: str) -> None:
+        """We have to wait for this one."""
+        if len(self._contended) < REMEMBERED_KEYS:
+            self._contended.add(key)
 
     def expect(self, key: str, entry: Entry, got: Micros) -> None:
         """A wake-up showed a record: a swap may go without a load, and will prove it."""
@@ -86,9 +97,9 @@ class Witness:
 
     def _remember(self, key: str, view: View) -> None:
         views = self._views
-        if len(views) >= REMEMBERED_KEYS and key not in views:
-            _drop_oldest(views)
         views[key] = view
+        if len(views) > REMEMBERED_KEYS:
+            _drop_oldest(views)
 
     def forget(self, key: str) -> None:
         """What we knew of this record is no longer so."""

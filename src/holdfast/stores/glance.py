@@ -6,7 +6,8 @@ So a thread that has asked looks by itself for a moment, and only then goes to s
 
 That would be a waste where the moment is too short, because the server is far away or the
 machine is busy: after a look in vain the next ones are left out, twice as many each time. And
-it would be in the way of other threads that work with the same store: with them nobody looks.
+it would be in the way of others: nobody looks beside other threads that work with the same
+store, nor while locks have to be waited for, as their holders may need this processor.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from time import monotonic
 
 # So many looks in a row are left out at most.
 MOST_LEFT_OUT = 1023
+
+# After a wait for a lock nobody looks for so long.
+REST_S = 0.1
 
 Poll = Callable[[int], Sequence[object]]
 
@@ -31,6 +35,15 @@ def poll_of(fileno: int) -> Poll | None:
     poller = select.poll()
     poller.register(fileno, select.POLLIN)
     return poller.poll
+
+
+def rest() -> None:
+    """A lock had to be waited for: in this process nobody looks for a while."""
+    global _resting_until
+    _resting_until = monotonic() + REST_S
+
+
+_resting_until = 0.0
 
 
 class Glances:
@@ -48,8 +61,8 @@ class Glances:
         """Return when there is something to read, or after a moment."""
         if self._left_out:
             self._left_out -= 1
-        elif poll is not None and self._alone():
-            if _seen(poll, monotonic() + self._moment_s):
+        elif poll is not None and self._alone() and (now := monotonic()) > _resting_until:
+            if _seen(poll, now + self._moment_s):
                 self._to_leave_out = 1
             else:
                 self._left_out = self._to_leave_out

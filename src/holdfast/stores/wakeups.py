@@ -12,6 +12,7 @@ from msgspec import Struct
 from holdfast.core.commands import ANYONE, NOBODY, Wake
 from holdfast.core.contract import Entry, Version
 from holdfast.core.records import SECOND, Micros
+from holdfast.stores import glance
 from holdfast.stores.base import Store
 
 Ring = Callable[[], object]
@@ -125,4 +126,5 @@ class RingingStore(Store):
             rung.wait(at_most / SECOND)
         finally:
             self.unsleep(sleeper)
+            glance.rest()
         return sleeper.found

@@ -57,7 +57,7 @@ class Names:
         self.head = self._namespace + b":"
         self.index = self._namespace + b":index"
         self.due = self._namespace + b":due"
-        self._bell = urandom(6).hex().encode()  # names the channels of this client alone
+        self.bell = urandom(6).hex().encode()  # names the channels of this client alone
 
     def record(self, key: str) -> bytes:
         """Where the record of a lock is."""
@@ -66,11 +66,7 @@ class Names:
     def channels(self, key: str) -> tuple[bytes, bytes]:
         """Where a free place is told: to the places of this client, and to anyone."""
         anyone = self.record(key) + WAKE
-        return b"%b:%b" % (anyone, self._bell), anyone
-
-    def place_text(self, owner: str) -> bytes:
-        """The rest of a waiter, after the fields that the scripts work with."""
-        return b'%b,"bell":"%b"' % (owner_text(owner), self._bell)
+        return b"%b:%b" % (anyone, self.bell), anyone
 
     def key(self, name: bytes) -> str:
         """The lock whose record or channel this is."""

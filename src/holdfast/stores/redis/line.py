@@ -21,7 +21,6 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
-from weakref import WeakSet
 
 import hiredis
 import redis.connection
@@ -137,20 +136,23 @@ class Lines:
     def __init__(self, connect: Callable[[], Line]) -> None:
         self._connect = connect
         self._idle: deque[Line] = deque()
-        self._all: WeakSet[Line] = WeakSet()  # those in use, too
-        self._glances = Glances(MOMENT_S, lambda: len(self._all) - len(self._idle) <= 1)
+        used = self._used = set[Line]()
+        self._glances = Glances(MOMENT_S, lambda: len(used) <= 1)
         self.where = "?"  # whereto the newest one leads
         self.closed = False
 
     def exchange(self, request: bytes, count: int = 1) -> list[Any]:
         """Send a request and read its replies."""
         line = self._take()
+        self._used.add(line)
         try:
             # Of many requests the answers take long, and nobody waits for them: they are beats.
             replies = line.exchange(request, count, self._glances if count <= FEW else None)
         except HoldfastError:
             self.drop_idle()  # what broke one has broken them all
             raise
+        finally:
+            self._used.discard(line)
         if self.closed or len(self._idle) >= MOST_IDLE:
             line.close()
         else:
@@ -164,7 +166,6 @@ class Lines:
                 line = self._idle.pop()
             except IndexError:
                 line = self._connect()
-                self._all.add(line)
                 self.where = line.where
                 return line
             if now - line.used_at < TRUSTED_S or not line.is_stale():

@@ -83,7 +83,7 @@ class Speaker:
 
     def __init__(self, names: Names, tombstone: Micros, indexed: bool, wait: bytes) -> None:
         self._tombstone = tombstone
-        self._names = names
+        self._head = names.head
         self._index = (names.index, names.due) if indexed else ()
         self._wait = wait
         stay_ms = tombstone // 1000
@@ -96,6 +96,10 @@ class Speaker:
             lambda mode, ttl: packed(
                 b"%d" % ttl, b"%d" % (stay_ms - -ttl // 1000), layout.terms_text(mode, ttl)
             )
+        )
+
+        self._queueing = lru_cache(REMEMBERED)(
+            lambda patience: bulk(b"%d %b" % (patience, names.bell))
         )
 
     def command(self, key: str, command: Command, beat: str) -> Call:
@@ -115,8 +119,8 @@ class Speaker:
             place.indexed, len(start), start, self._terms(claim.mode, claim.ttl), len(end), end,
         )  # fmt: skip
         if claim.queue:
-            words += packed(b"%d" % claim.patience, self._names.place_text(claim.owner))
-            count += 2
+            words += self._queueing(claim.patience)
+            count += 1
         return self._call(CLAIM, place.name, count, words)
 
     def _call(self, script: Script, name: bytes, count: int, words: bytes) -> Call:
@@ -145,7 +149,7 @@ class Speaker:
         first = b"[" + prefix.encode() if prefix else b"-"
         start = first if cursor is None else b"(" + cursor.encode()
         stop = b"(" + prefix.encode() + b"\xff" if prefix else b"+"
-        return self._indexed(SCAN, "", start, stop, b"%d" % limit, self._names.head)
+        return self._indexed(SCAN, "", start, stop, b"%d" % limit, self._head)
 
     def _indexed(self, script: Script, key: str, *words: bytes) -> Call:
         place, count = self._place(key), 3 + len(self._index) + len(words)

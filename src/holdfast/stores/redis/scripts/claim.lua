@@ -2,10 +2,10 @@
 --
 -- ARGV[2], ARGV[5] and ARGV[6] are the holder's line, but for its fence, its start and its end;
 -- ARGV[3] the ttl, ARGV[4] for how long a record with this holder stays. Who would queue adds
--- ARGV[7], how long its place lasts, and ARGV[8], the rest of its line.
+-- ARGV[7]: for how long its place lasts, and its client's bell.
 local claim = read_holder(ARGV[2] .. '0' .. ARGV[5] .. '0,"expires_at":0' .. ARGV[6])
-local patience, waiter_rest = ARGV[7], ARGV[8]
-local queueing = waiter_rest and '1' or '0'
+local patience, bell = string.match(ARGV[7] or '', '^(%d+) (%x+)$')
+local queueing = patience and '1' or '0'
 
 local holders, queue, soonest = alive(record.holders), living(record)
 local swept = #holders < #record.holders or #queue < #record.queue
@@ -44,13 +44,14 @@ if fits_beside(claim, holders, ahead) then
 end
 
 local first, more = shown(ahead)
-if not waiter_rest then
+if not patience then
   return unchanged(record, 'blocked', queueing, digits(more), array(holders), first)
 end
 local since = start and string.match(string.sub(queue, start, stop), '"since":(%d+)') or at
+local owner = string.match(claim.rest, '^(.-),"note":') -- inside a text its quotes had backslashes
 local place = string.format(
-  '{"token":"%s","mode":"%s","ttl":%s,"since":%s,"expires_at":%.0f,"beat":"%s","limit":%s,%s}',
-  claim.token, claim.mode, patience, since, now + patience, claim.beat, claim.limit, waiter_rest)
+  '{"token":"%s","mode":"%s","ttl":%s,"since":%s,"expires_at":%.0f,"beat":"%s","limit":%s,%s,"bell":"%s"}',
+  claim.token, claim.mode, patience, since, now + patience, claim.beat, claim.limit, owner, bell)
 if start then
   queue = string.sub(queue, 1, start - 1) .. place .. string.sub(queue, stop + 1)
 else
