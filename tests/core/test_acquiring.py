@@ -1,4 +1,4 @@
-"""How a claim waits: what its place in the queue lasts for."""
+"""How a claim waits: what its place in the queue lasts for, and what it asks when it is woken."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from holdfast.core.acquiring import (
     Terms,
     acquire_steps,
 )
-from holdfast.core.commands import SHOWN, Blocked, Claim, Granted
-from holdfast.core.contract import Applied, Entry, exactly
+from holdfast.core.commands import SHOWN, Blocked, Claim, Free, Granted
+from holdfast.core.contract import Applied, Conflict, Entry, Swapped, exactly
 from holdfast.core.effects import Apply, Draw, Effect, Load, Now, Swap, Wait
 from holdfast.core.holds import BEATS_PER_TTL, Attempt
 from holdfast.core.records import SECOND, Holder, Record, Waiter
+from holdfast.core.steps import release_steps
 from holdfast.core.witness import Witness
 from holdfast.errors import Unavailable
 from holdfast.testing.sim.kinds import KINDS
@@ -103,3 +104,72 @@ def test_where_a_place_is_a_write_it_lasts_longer() -> None:
     with pytest.raises(Unavailable):
         play(acquire_steps(Witness(KINDS["server"].facts), attempt, terms, 0), answer)
     assert [place.ttl for place in places] == [PATIENCE]
+
+
+# --- being woken ----------------------------------------------------------------------------
+
+TAKEN = Entry(Record(fence=1, holders=(HOLDER,), updated_at=1), 1, exactly(SECOND))
+FREED = Entry(Record(fence=1, updated_at=2, freed="other"), 2, exactly(SECOND))
+
+
+class Store:
+    """Answers that are given one after the other, and what was asked for."""
+
+    def __init__(self, *, found: Entry | None, swaps: list[Any], loads: list[Entry]) -> None:
+        self.asked: list[type] = []
+        self._found = found
+        self._swaps = swaps
+        self._loads = loads
+
+    def __call__(self, effect: Effect) -> Any:
+        if isinstance(effect, (Load, Swap, Wait)):
+            self.asked.append(type(effect))
+        if isinstance(effect, Load):
+            return self._loads.pop(0), 0, 0
+        if isinstance(effect, Swap):
+            return self._swaps.pop(0), 0
+        return {Now: 0, Draw: "b1", Wait: self._found}.get(type(effect))
+
+
+def claimed(witness: Witness, store: Store) -> None:
+    """Claim the lock and get it."""
+    claim = Claim("t", "me", "exclusive", TTL)
+    play(acquire_steps(witness, Attempt("k", claim), Terms(fair=False), 0), store)
+
+
+def test_who_is_shown_what_is_there_does_not_look_again() -> None:
+    """A claim that was woken with the record goes straight to its swap."""
+    store = Store(found=FREED, loads=[TAKEN], swaps=[Swapped(3, exactly(SECOND))])
+    claimed(Witness(KINDS["server"].facts), store)
+    assert store.asked == [Load, Wait, Swap]
+
+
+def test_what_was_shown_may_be_gone() -> None:
+    """Then the swap says what is there instead, and the claim waits again."""
+    swaps = [Conflict(TAKEN), Swapped(5, exactly(SECOND))]
+    store = Store(found=FREED, loads=[TAKEN], swaps=swaps)
+    claimed(Witness(KINDS["server"].facts), store)
+    assert store.asked == [Load, Wait, Swap, Wait, Swap]
+
+
+def test_a_fault_that_was_shown_is_no_record() -> None:
+    """Whoever looks for itself reports it."""
+    broken = Entry(version=2, now=exactly(SECOND), fault="it is broken")
+    store = Store(found=broken, loads=[TAKEN, FREED], swaps=[Swapped(3, exactly(SECOND))])
+    claimed(Witness(KINDS["server"].facts), store)
+    assert store.asked == [Load, Wait, Load, Swap]
+
+
+@pytest.mark.parametrize(("waited", "looks"), [(False, 0), (True, 1)])
+def test_who_had_to_wait_looks_before_it_claims_again(waited: bool, looks: int) -> None:
+    """A lock that nobody else wanted is claimed again without a look. One that others wanted
+    they will have by then, and a write in vain costs more than a look."""
+    witness = Witness(KINDS["server"].facts)
+    swapped = [Swapped(version, exactly(SECOND)) for version in (3, 4, 5)]
+    store = Store(found=FREED, loads=[TAKEN if waited else FREED, FREED], swaps=swapped)
+    claimed(witness, store)
+    free = Attempt("k", Free("t"), "-", touched=True)
+    assert play(release_steps(witness, free, 0, SECOND), store)
+    store.asked.clear()
+    claimed(witness, store)
+    assert store.asked.count(Load) == looks

@@ -17,7 +17,7 @@ import holdfast
 from holdfast import aio
 from holdfast.core.commands import ANYONE
 from holdfast.core.contract import Swapped
-from holdfast.core.records import SECOND, Record
+from holdfast.core.records import SECOND, Record, Waiter
 from holdfast.stores.registry import open_store
 from holdfast.stores.sql import SQLStore
 from holdfast.testing.conformance import FACES, Face, run_case
@@ -157,6 +157,34 @@ def test_only_those_who_may_come_in_are_rung(postgres: Server) -> None:
     assert not second.wait(0.2)
     for one in asleep:
         store.unsleep(one)
+
+
+def test_a_notification_shows_what_was_written(postgres: Server) -> None:
+    """Whoever is rung need not look, unless the record was too long to be told."""
+    store, other, key = postgres.open(), postgres.open(), f"bell\n {postgres.new_table()}"
+    made = store.swap(key, None, Record(1))
+    assert isinstance(made, Swapped)
+    with sleeper(store, key, made.version):
+        live_bell(store)
+    waiters = [Waiter(f"{n:032x}", "ö" * 200, "shared", 1, 1, 1, "b") for n in range(40)]
+    version = made.version
+    for fence, queue, is_told in ((2, (), True), (3, tuple(waiters), False)):
+        rung = threading.Event()
+        asleep = store.sleep(key, version, "t", rung.set)
+        written = other.swap(key, version, Record(fence, queue=queue), ANYONE)
+        assert isinstance(written, Swapped)
+        assert rung.wait(10)
+        store.unsleep(asleep)
+        there = other.load(key)
+        if is_told:
+            assert asleep.found is not None
+            assert (asleep.found.record, asleep.found.version) == (there.record, there.version)
+            assert asleep.found.now is not None
+            assert there.now is not None
+            assert asleep.found.now.latest <= there.now.latest
+        else:
+            assert asleep.found is None
+        version = written.version
 
 
 def test_idle_waiters_are_cheap(server: Server) -> None:

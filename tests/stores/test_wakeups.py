@@ -1,0 +1,142 @@
+"""Who is rung when a lock may be free: not in vain, and of a crowd not everybody."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from holdfast.core.contract import Entry, exactly
+from holdfast.core.records import EMPTY, Holder, Record
+from holdfast.stores import crowd as crowds
+from holdfast.stores.crowd import Crowd
+from holdfast.stores.wakeups import Sleeper, glimpse, lets_in
+
+
+def sleeper(token: str = "t", version: int | None = 1, key: str = "k") -> Sleeper:
+    """One who does nothing when it is rung."""
+    return Sleeper(key, version, token, lambda: None)
+
+
+def entry(version: int, mode: str = "") -> Entry:
+    """A record with or without a holder."""
+    holder = Holder("h", 1, "you", mode, 1, 0, 1, "b") if mode else None  # type: ignore[arg-type]
+    record = Record(1, (holder,)) if holder else EMPTY
+    return Entry(record, version, exactly(1))
+
+
+# --- whether a look lets somebody in --------------------------------------------------------
+
+
+def test_a_look_rings_for_what_is_new() -> None:
+    """First for any other version, then only for a write that may let somebody in."""
+    one = sleeper()
+    assert not lets_in(one, glimpse(entry(1), "a"))
+    assert not lets_in(one, glimpse(entry(2), "a"))  # a renewal
+    assert lets_in(one, glimpse(entry(3), "b"))
+    assert lets_in(sleeper(), glimpse(entry(2), "a"))
+    assert lets_in(sleeper(), None)
+    assert not lets_in(sleeper(version=None), None)
+
+
+def test_a_look_shows_what_it_saw() -> None:
+    """So that whoever is rung need not look again."""
+    one, free = sleeper(), entry(2)
+    assert lets_in(one, glimpse(free, "a"))
+    assert one.found is free
+
+
+def test_nobody_comes_for_what_is_taken_again() -> None:
+    """Only the next release rings; readers may sit beside each other."""
+    one = sleeper()
+    assert not lets_in(one, glimpse(entry(2, "exclusive"), "a"))
+    assert not lets_in(one, glimpse(entry(3, "exclusive"), "b"))
+    assert not lets_in(one, glimpse(entry(4), "b"))
+    assert lets_in(one, glimpse(entry(5), "c"))
+    assert lets_in(sleeper(), glimpse(entry(2, "shared"), "a"))
+
+
+# --- a crowd --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Says what chance will say from now on, from 0 to 1."""
+
+    def set_to(value: float) -> None:
+        monkeypatch.setattr("holdfast.stores.crowd.random.random", lambda: value)
+
+    return set_to
+
+
+def lose(crowd: Crowd, times: int) -> None:
+    """Be rung and come too late."""
+    for _ in range(times):
+        one = sleeper()
+        crowd.slept(one)
+        assert crowd.answers(one)
+        crowd.woke(one)
+        crowd.slept(sleeper())
+
+
+def test_who_waits_alone_always_answers(draws: Callable[[float], None]) -> None:
+    """However unlikely: there was no race yet."""
+    draws(1.0)
+    crowd = Crowd()
+    for number in range(20):
+        one = sleeper(f"t{number}")
+        crowd.slept(one)
+        assert crowd.answers(one)
+
+
+def test_who_loses_races_answers_more_rarely(draws: Callable[[float], None]) -> None:
+    """One ring in as many as take part, as it seems; and a win brings it back."""
+    crowd = Crowd()
+    draws(0.0)
+    lose(crowd, 3)
+    draws(0.5)
+    assert not crowd.answers(sleeper())
+    draws(0.1)
+    for number in range(20):  # it wins, again and again
+        assert crowd.answers(sleeper(f"winner{number}"))
+    draws(1.0)
+    assert crowd.answers(sleeper("last"))
+
+
+def test_a_ring_that_was_passed_over_is_made_up_for(draws: Callable[[float], None]) -> None:
+    """Everybody may have passed it over."""
+    crowd, late = Crowd(), sleeper()
+    draws(0.0)
+    lose(crowd, 5)
+    draws(1.0)
+    assert crowd.next_in_s(9) == 9
+    assert not crowd.answers(late)
+    assert crowd.next_in_s(9) <= crowds.MAKE_UP_S
+    time.sleep(crowd.next_in_s(9))
+    assert crowd.overdue() == [late]
+    assert crowd.overdue() == []
+
+
+def test_who_woke_otherwise_has_nothing_made_up_for(draws: Callable[[float], None]) -> None:
+    """It timed out, or looked by itself."""
+    crowd, gone = Crowd(), sleeper()
+    draws(0.0)
+    lose(crowd, 5)
+    draws(1.0)
+    assert not crowd.answers(gone)
+    crowd.woke(gone)
+    time.sleep(crowds.MAKE_UP_S)
+    assert crowd.overdue() == []
+
+
+def test_what_was_learnt_is_forgotten(
+    draws: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a while without a ring nobody knows how many there are."""
+    crowd = Crowd()
+    draws(0.0)
+    lose(crowd, 5)
+    draws(1.0)
+    monkeypatch.setattr(crowds, "GOOD_FOR_S", -1.0)
+    assert crowd.answers(sleeper())
