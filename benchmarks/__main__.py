@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("names", nargs="*", help="stores, workloads or contestants (see --list)")
     parser.add_argument("--list", action="store_true", help="what there is to name")
     parser.add_argument(
-        "--quick", action="store_true", help="a minute or two, rough, without emulators"
+        "--quick", action="store_true", help="less than a minute, rough, without emulators"
     )
     parser.add_argument("--scale", choices=SCALES, default="full", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help="the folder to write to, instead of docs/")

@@ -125,6 +125,7 @@ class Workload(ABC):
     columns: ClassVar[tuple[Column, ...]]  # the first one is what it is about
     size_name: ClassVar[str] = ""
     processes: ClassVar[bool] = False  # whether several processes must see the store
+    quick: ClassVar[bool] = True  # whether a quick run has time for it
     quick_for_all: ClassVar[bool] = False  # also a quick run has all contestants
 
     def fits(self, place: Place) -> bool:

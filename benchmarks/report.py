@@ -18,8 +18,8 @@ HEAD = """\
 
 Holdfast beside the other lock libraries for Python, in one run on one machine, over loopback.
 This page was written by `make bench`; run it on your machine. (`python -m benchmarks --quick`
-takes a minute or two, `python -m benchmarks redis pair` is a part, `--list` names the parts, and
-`benchmarks/peers/` shows how to add a library in a dozen lines.)
+takes less than a minute on a quiet machine, `python -m benchmarks redis pair` is a part, `--list`
+names the parts, and `benchmarks/peers/` shows how to add a library in a dozen lines.)
 
 Contestants take turns, round by round, so that a noisy machine hits all alike; a figure is the
 median of the rounds, with half the distance between the quartiles as its spread. The last column
@@ -30,9 +30,9 @@ LEFT_OUT = (
     f"a quick run is rough: {QUICK.rounds} rounds of short turns, one of those with processes, "
     f"{QUICK.hand_overs} hand-overs; {QUICK.leases[-1]} leases, kept with a ttl of "
     f"{QUICK.ttl_s:g} s; {QUICK.listed[-1]:,} listed locks; no growth over sizes. The stores on "
-    f"emulators ({', '.join(sorted(EMULATED))}) are not in it unless they are named, and only the "
-    "uncontended pair has all peers: elsewhere it is us and the peers that the pictures of a full "
-    "run show."
+    f"emulators ({', '.join(sorted(EMULATED))}) and the requests of contenders are not in it "
+    "unless they are named, and only the uncontended pair has all peers: elsewhere it is us and "
+    "the peers that the pictures of a full run show."
 )
 
 

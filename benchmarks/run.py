@@ -64,16 +64,17 @@ class Selection:
     @classmethod
     def of(cls, names: list[str], scale: Scale | None = None) -> Selection:
         """From names on the command line: of stores, workloads, contestants. A quick run has
-        no time for emulators, unless they are named."""
+        no time for emulators and for some workloads, unless they are named."""
         quick = scale is not None and scale.name == "quick"
-        usual = tuple(name for name in SITES if not (quick and name in EMULATED))
+        stores = tuple(name for name in SITES if not (quick and name in EMULATED))
+        workloads = tuple(name for name, work in WORKLOADS.items() if work.quick or not quick)
         known = {kind.name for kind in contestants()}
         for name in names:
             if name not in SITES and name not in WORKLOADS and name not in known:
                 raise SystemExit(f"There is no {name!r}: python -m benchmarks --list")
         return cls(
-            tuple(name for name in SITES if name in names) or usual,
-            tuple(name for name in WORKLOADS if name in names) or tuple(WORKLOADS),
+            tuple(name for name in SITES if name in names) or stores,
+            tuple(name for name in WORKLOADS if name in names) or workloads,
             tuple(name for name in names if name in known),
         )
 

@@ -165,6 +165,8 @@ def test_names_choose_and_wrong_ones_are_refused(capsys: pytest.CaptureFixture[s
     assert not chosen.everything
     assert Selection.of([]).everything
     assert "dynamodb" not in Selection.of(["pair"], QUICK).stores
+    assert "crowd" not in Selection.of(["redis"], QUICK).workloads
+    assert Selection.of(["crowd"], QUICK).workloads == ("crowd",)
     assert Selection.of(["dynamodb"], QUICK).stores == ("dynamodb",)
     with pytest.raises(SystemExit, match="no 'memcached'"):
         Selection.of(["memcached"])

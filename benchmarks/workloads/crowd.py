@@ -34,6 +34,7 @@ class Crowd(Workload):
         Column("share", "largest share ÷ median"),
     )
     processes = True
+    quick = False
 
     def fits(self, place: Place) -> bool:
         return bool(place.port)  # statements of other processes cannot be counted
