@@ -38,13 +38,17 @@ class Glimpse(Struct, frozen=True):
     version: Version = None
     turn: Any = None  # changes with the writes that may let somebody in
     found: Entry | None = None  # as a load would have shown it, if it is known
-    taken: bool = False  # by an exclusive holder: nobody can be let in, whatever they want
+    taken: bool = False
 
 
 def glimpse(entry: Entry, turn: Any) -> Glimpse:
     """Of a whole record."""
-    taken = any(holder.mode == "exclusive" for holder in entry.record.holders)
-    return Glimpse(entry.version, turn, entry, taken)
+    return Glimpse(entry.version, turn, entry, is_taken(entry))
+
+
+def is_taken(entry: Entry) -> bool:
+    """Whether nobody can be let in, whatever they want."""
+    return any(holder.mode == "exclusive" for holder in entry.record.holders)
 
 
 def lets_in(sleeper: Sleeper, seen: Glimpse | None) -> bool:

@@ -135,7 +135,7 @@ def test_unprocessed_keys_are_not_taken_for_missing() -> None:
     """A look that was cut short says nothing about the keys that it left out."""
     cut_short = json.dumps({"Responses": {}, "UnprocessedKeys": {"locks": {"Keys": []}}})
     with answering((200, "", cut_short)) as store, pytest.raises(Unavailable, match="capacity"):
-        store.table.versions(["k"])
+        store.table.entries(["k"])
 
 
 # --- bad input ------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast.core.commands import ANYONE, NOBODY
 from holdfast.core.contract import Conflict, Entry, Interval, Swapped
-from holdfast.core.records import SECOND, TOMBSTONE, Holder, Record
+from holdfast.core.records import EMPTY, SECOND, TOMBSTONE, Holder, Record
 from holdfast.errors import BadOption, BadURL, Busy, ForeignStore
 from holdfast.stores.dynamodb.clock import HeaderClock
 from holdfast.stores.dynamodb.items import DROP_AT, Layout
@@ -177,10 +177,11 @@ def test_waiting_looks_at_many_keys_together(lab: Lab) -> None:
     """However many keys are waited for, few requests ask for them."""
     store = lab.store()
     keys = [f"k{number}" for number in range(130)]
-    version = store.swap(keys[0], None, Record(1))
+    made = store.swap(keys[0], None, Record(1))
     seen = count_requests(store.table.client)
-    assert isinstance(version, Swapped)
-    assert store.table.versions(keys) == {keys[0]: version.version}
+    assert isinstance(made, Swapped)
+    ((key, entry),) = store.table.entries(keys).items()
+    assert (key, entry.version, entry.record) == (keys[0], made.version, Record(1))
     assert seen == ["BatchGetItem", "BatchGetItem"]
 
 
@@ -191,19 +192,24 @@ def test_only_those_whose_turn_it_is_look() -> None:
     def sleeper(token: str = "a" * 32) -> Sleeper:
         return Sleeper("k", first, token, lambda: None)
 
-    assert not lets_in(sleeper(), first)
-    assert not lets_in(sleeper(), next_version(first, NOBODY))
-    assert lets_in(sleeper(), None)
+    def looks(sleeper: Sleeper, version: str | None, record: Record = EMPTY) -> bool:
+        return lets_in(sleeper, None if version is None else Entry(record, version))
+
+    assert not looks(sleeper(), first)
+    assert not looks(sleeper(), next_version(first, NOBODY))
+    assert looks(sleeper(), None)
     for wake, let_in in ((("b" * 32,), False), (("b" * 32, "a" * 32), True), (ANYONE, True)):
         freed = next_version(first, wake)
-        assert lets_in(sleeper(), freed) is let_in
-        assert lets_in(sleeper(), next_version(freed, NOBODY)) is let_in
-        assert lets_in(sleeper(), next_version(freed, ("c" * 32,)))
+        assert looks(sleeper(), freed) is let_in
+        assert looks(sleeper(), next_version(freed, NOBODY)) is let_in
+        assert looks(sleeper(), next_version(freed, ("c" * 32,)))
     patient, second = sleeper(), next_version(first, ("b" * 32,))
-    assert not lets_in(patient, second)
-    assert not lets_in(patient, second)
-    assert lets_in(patient, next_version(second, ("a" * 32,)))
-    assert lets_in(sleeper(), "spoilt") is False
+    assert not looks(patient, second)
+    assert not looks(patient, second)
+    assert looks(patient, next_version(second, ("a" * 32,)))
+    assert looks(sleeper(), "spoilt") is False
+    taken = Record(1, (Holder("h", 1, "you", "exclusive", 1, 0, 1, "b"),))
+    assert not looks(patient, next_version(next_version(second, ANYONE), ANYONE), taken)
     assert next_version("spoilt", ANYONE).startswith("1.*.")
 
 
@@ -279,7 +285,8 @@ def test_objects_of_an_application(any_lab: Lab, kind: str) -> None:
         outcome = again.swap("k", None, Record(1))
         assert isinstance(outcome, Conflict)
         assert outcome.entry.record.fence == heir.fence
-        assert again.table.versions(["k", "none"]) == {"k": outcome.entry.version}
+        ((key, entry),) = again.table.entries(["k", "none"]).items()
+        assert (key, entry.version) == ("k", outcome.entry.version)
 
 
 def test_table_of_an_application(lab: Lab) -> None:

@@ -54,6 +54,7 @@ from holdfast.stores.blob.requests import (
     Unchanged,
     Written,
 )
+from holdfast.stores.wakeups import is_taken
 
 # A waiter looks again after a part of the time that it has waited for so far, so that short
 # waits end soon and long ones cost little.
@@ -230,9 +231,12 @@ class Conditional:
             sent = clock.monotonic()
             try:
                 answer: Answer = yield Get(name_of(key), self._unless(version))
-                if isinstance(answer, Unchanged) or self._entry(key, answer).version == version:
+                if isinstance(answer, Unchanged):
                     continue
-                return (yield from self._entry_calls(key, answer, sent))
+                entry = self._entry(key, answer)
+                if entry.version != version and not is_taken(entry):
+                    return (yield from self._entry_calls(key, answer, sent))
+                version = entry.version
             except HoldfastError:
                 return None  # whoever waits looks for themselves, and meets the same trouble
         return None

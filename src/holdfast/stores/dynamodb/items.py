@@ -89,10 +89,6 @@ class Layout(Struct, frozen=True):
         """The key of an item."""
         return _value(item[self.key_name])
 
-    def version_of(self, item: Mapping[str, Any]) -> str:
-        """The version of an item of ours."""
-        return _value(item[VERSION])
-
     def entry(self, item: Mapping[str, Any] | None, now: Interval | None) -> Entry:
         """What an item says."""
         if not item:

@@ -56,7 +56,7 @@ class DynamoDBStore(RingingStore):
         self.options = adopted.options
         self.table = Table(adopted)
         self._poller = Poller(
-            self.table.versions, lets_in, Naps(FIRST_NAP_S, adopted.options.poll_s)
+            self.table.entries, lets_in, Naps(FIRST_NAP_S, adopted.options.poll_s)
         )
         self.facts = replace(self.facts, clock_doubt=self.table.clock.doubt)
 

@@ -8,7 +8,7 @@ from typing import Any
 from botocore import exceptions as boto
 from msgspec import Struct
 
-from holdfast.core.contract import Interval, Version
+from holdfast.core.contract import Entry, Interval, Version
 from holdfast.errors import Unavailable
 from holdfast.stores.dynamodb.clock import HeaderClock
 from holdfast.stores.dynamodb.connect import Adopted
@@ -20,7 +20,7 @@ from holdfast.stores.dynamodb.errors import (
     trouble,
     was_retried,
 )
-from holdfast.stores.dynamodb.items import RECORD, VERSION, Item, Layout
+from holdfast.stores.dynamodb.items import RECORD, VERSION, Item, Layout, is_ours
 
 MOST_KEYS = 100  # of a BatchGetItem
 
@@ -46,7 +46,6 @@ class Table:
         self.client = adopted.client
         self._owned = adopted.owned
         self._tries_again = not adopted.owned and _tries_again(adopted.client)
-        self._names = {"#k": self.layout.key_name, "#v": VERSION}
         meta = adopted.client.meta
         self.place = f"DynamoDB table {self.name} in {meta.region_name} ({meta.endpoint_url})"
 
@@ -65,26 +64,22 @@ class Table:
         """Delete it if that version is there; the time."""
         return self._write("delete_item", version, Key=self.layout.key(key))
 
-    def versions(self, keys: Sequence[str]) -> dict[str, str]:
-        """The versions of those that are there, for those who wait: only a hint, so a read
-        that may be a moment behind will do, at half the price."""
-        found: dict[str, str] = {}
+    def entries(self, keys: Sequence[str]) -> dict[str, Entry]:
+        """Those that are there, for those who wait: only a hint, so a read that may be a moment
+        behind will do, at half the price."""
+        found: dict[str, Entry] = {}
         for start in range(0, len(keys), MOST_KEYS):
-            found |= self._some_versions(keys[start : start + MOST_KEYS])
+            found |= self._some_entries(keys[start : start + MOST_KEYS])
         return found
 
-    def _some_versions(self, keys: Sequence[str]) -> dict[str, str]:
-        asked = {
-            "Keys": [self.layout.key(key) for key in keys],
-            "ProjectionExpression": "#k, #v",
-            "ExpressionAttributeNames": self._names,
-        }
+    def _some_entries(self, keys: Sequence[str]) -> dict[str, Entry]:
+        asked = {"Keys": [self.layout.key(key) for key in keys]}
         reply = self._send("batch_get_item", "reading", RequestItems={self.name: asked})
         if reply.get("UnprocessedKeys"):
             raise Unavailable(f"{self.place}: it has no capacity left.")
-        items = reply.get("Responses", {}).get(self.name, ())
+        items, now = reply.get("Responses", {}).get(self.name, ()), self._now(reply)
         layout = self.layout
-        return {layout.key_of(one): layout.version_of(one) for one in items if VERSION in one}
+        return {layout.key_of(one): layout.entry(one, now) for one in items if is_ours(one)}
 
     def items(self, prefix: str, after: str | None) -> Iterator[tuple[Item, Interval | None]]:
         """All items whose keys start like this and come after that one, in no order."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 
 from holdfast.core.commands import ANYONE, NOBODY, Wake
-from holdfast.core.contract import Version
-from holdfast.stores.wakeups import Sleeper
+from holdfast.core.contract import Entry, Version
+from holdfast.stores.wakeups import Sleeper, is_taken
 
 NONCE_BYTES = 9
 TOKEN_PART = 8
@@ -27,13 +27,16 @@ def next_version(version: Version, wake: Wake) -> str:
     return f"{turn}.{who}.{os.urandom(NONCE_BYTES).hex()}"
 
 
-def lets_in(sleeper: Sleeper, version: Version) -> bool:
-    """Whether somebody who sleeps since his version may be let in by now."""
-    if version is None:
+def lets_in(sleeper: Sleeper, seen: Entry | None) -> bool:
+    """Whether somebody who sleeps since his version may be let in by what is there now."""
+    sleeper.found = seen
+    if seen is None:
         return True
     before = _turn(sleeper.version)[0] if sleeper.mark is None else sleeper.mark
-    turn, who = _turn(version)
+    turn, who = _turn(seen.version)
     sleeper.mark = turn
+    if is_taken(seen):
+        return False
     if turn != before + 1:  # what came between nobody knows
         return bool(turn != before)
     return who in ("", "*") or sleeper.token[:TOKEN_PART] in who.split(",")
