@@ -15,7 +15,13 @@ A case is an async function of a `World`. For the blocking face every call is ma
 thread, so that the same case serves both.
 """
 
-from holdfast.testing.conformance import lease_cases, party_cases, store_cases, trouble_cases
+from holdfast.testing.conformance import (
+    lease_cases,
+    party_cases,
+    queue_cases,
+    store_cases,
+    trouble_cases,
+)
 from holdfast.testing.conformance.world import CASES, FACES, Face, Target, World, run_case
 
 __all__ = [
@@ -26,6 +32,7 @@ __all__ = [
     "World",
     "lease_cases",
     "party_cases",
+    "queue_cases",
     "run_case",
     "store_cases",
     "trouble_cases",

@@ -7,11 +7,99 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from holdfast.errors import AcquireTimeout, Busy, TicketRefused
+from holdfast.errors import AcquireTimeout, BadTicket, Busy, TicketRefused
 from holdfast.testing.conformance.lease_cases import refused
 from holdfast.testing.conformance.world import World, case
 
 # --- two parties on one lease ---------------------------------------------------------------
+
+
+@case
+async def shared_ticket_keeps_alive(world: World) -> None:
+    """A joined party keeps the lease alive when the first one is gone."""
+    a, b, c, key = world.locks("a"), world.locks("b"), world.locks("c"), world.key()
+    first = await a.acquire(key, keep=False)
+    joined = await b.join(first.share())
+    assert (joined.key, joined.fence, joined.owner) == (key, first.fence, "a")
+    await world.expire()
+    assert joined.held
+    assert not first.held
+    await refused(c, key)
+    assert await joined.release() is False
+    await refused(c, key)
+
+
+@case
+async def joined_party_releases_only_by_right(world: World) -> None:
+    """A release by a joined party with that right ends the lease for both."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    first = await a.acquire(key)
+    joined = await b.join(first.share(release=True))
+    assert await joined.release() is True
+    await world.until(first.lost.is_set, world.ttl * 3 + 10)
+    async with b.acquire(key, timeout=0) as heir:
+        assert await first.release() is False
+        assert heir.held
+
+
+@case
+async def hand_over_gives_a_new_fence(world: World) -> None:
+    """The next party takes the lease over; nobody gets between, and the fence grows."""
+    a, b, c, key = world.locks("a"), world.locks("b"), world.locks("c"), world.key()
+    first = await a.acquire(key, note={"step": 1})
+    ticket = await first.hand_over()
+    assert not first.held
+    assert await first.release() is False
+    await refused(c, key)
+    second = await b.take(ticket)
+    assert second.fence > first.fence
+    assert second.owner == "b"
+    assert second.note == {"step": 1}
+    await refused(c, key)
+    await world.expire()
+    assert second.held
+    assert await second.release() is True
+
+
+@case
+async def ticket_works_once(world: World) -> None:
+    """A hand-over ticket that was used, or whose time is over, is refused."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    ticket = await (await a.acquire(key)).hand_over()
+    await b.take(ticket)
+    await _refused_ticket(b.take(ticket))
+    await b.evict(key)
+    expired = await (await a.acquire(key)).hand_over()
+    await b.show(key)
+    await world.expire()
+    await _refused_ticket(b.take(expired))
+    released = await a.acquire(key, timeout=world.ttl * 3)
+    ticket = released.share()
+    await released.release()
+    await _refused_ticket(b.join(ticket))
+
+
+async def _refused_ticket(using: Any) -> None:
+    try:
+        await using
+    except TicketRefused:
+        return
+    raise AssertionError("a dead ticket was honoured")
+
+
+@case
+async def bad_tickets_are_told(world: World) -> None:
+    """What is no ticket, or one of the other kind, is a mistake that says so."""
+    a, key = world.locks("a"), world.key()
+    lease = await a.acquire(key)
+    share = lease.share()
+    for use, ticket in ((a.join, share[:-3]), (a.join, "x"), (a.take, share), (a.take, "")):
+        try:
+            await use(ticket)
+        except BadTicket:
+            continue
+        raise AssertionError("a bad ticket was honoured")
+    await lease.release()
 
 
 @case
