@@ -91,10 +91,10 @@ def test_unclocked_party_on_a_clocked_store(witness: Witness) -> None:
 
 def test_clock_is_carried_from_before_the_request(witness: Witness) -> None:
     """A reading counts from when it was asked for, so that it is never too early."""
-    assert witness.clock_at(0) is None
+    assert witness.reading.at(0) is None
     witness.saw("k", Entry(now=exactly(1000)), sent=50, got=90)
-    assert witness.clock_at(50) == Interval(1000, 1001)  # rounded up
-    assert witness.clock_at(90) == Interval(1000, 1041)
+    assert witness.reading.at(50) == Interval(1000, 1001)  # rounded up
+    assert witness.reading.at(90) == Interval(1000, 1041)
 
 
 def test_views_are_remembered_until_forgotten(witness: Witness) -> None:

@@ -137,10 +137,6 @@ class Stamp(Struct, frozen=True, gc=False):
     clocked: bool = True
     reached: Micros | None = None  # None: as much as `at`
 
-    def floor(self) -> Micros:
-        """The least that a new fence can be."""
-        return self.at if self.reached is None else self.reached
-
     def expiry(self, ttl: Micros) -> Micros:
         """The `expires_at` of a party written now; 0 where the store has no clock."""
         return self.at + ttl if self.clocked else 0

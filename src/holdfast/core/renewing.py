@@ -116,7 +116,7 @@ class _Beat:
     def prepare(self, witness: Witness, nonce: str, now: Micros) -> None:
         """What can be renewed without a load gets its swap."""
         hold = self.hold
-        view, clock = witness.recall(hold.key), witness.clock_at(now)
+        view, clock = witness.recall(hold.key), witness.reading.at(now)
         if view is None or clock is None:
             return
         dead = witness.dead(hold.key, view.now, now)

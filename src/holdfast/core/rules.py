@@ -55,7 +55,7 @@ from holdfast.core.commands import (
     Take,
     Wake,
 )
-from holdfast.core.records import Holder, Micros, Record, Waiter
+from holdfast.core.records import Holder, Record, Waiter
 
 Party: TypeAlias = Holder | Waiter
 Dead: TypeAlias = Callable[[Party], bool]
@@ -74,9 +74,10 @@ def decide(command: Command, record: Record, dead: Dead, stamp: Stamp) -> Decisi
 # --- the questions that the rules are made of ---------------------------------------------
 
 
-def next_fence(record: Record, at: Micros) -> int:
+def next_fence(record: Record, stamp: Stamp) -> int:
     """Rule 3."""
-    return max(record.fence + 1, at)
+    reached = stamp.at if stamp.reached is None else stamp.reached
+    return reached if reached > record.fence else record.fence + 1
 
 
 def fits_beside(claim: Claim | Waiter, before: Sequence[Party]) -> bool:
@@ -173,7 +174,7 @@ def _grant(
     queue: tuple[Waiter, ...],
     stamp: Stamp,
 ) -> Decision:
-    fence = next_fence(record, stamp.floor())
+    fence = next_fence(record, stamp)
     holder = Holder(
         claim.token,
         fence,
@@ -281,7 +282,7 @@ def _take(take: Take, record: Record, dead: Dead, stamp: Stamp) -> Decision:
     offered: Holder | None = find(record.holders, take.ticket)
     if offered is None or not offered.offered or dead(offered):
         return Decision(NotHeld())
-    fence = next_fence(record, stamp.floor())
+    fence = next_fence(record, stamp)
     taken = Holder(
         take.token,
         fence,
@@ -306,7 +307,7 @@ def _evict(evict: Evict, record: Record, dead: Dead, stamp: Stamp) -> Decision:
     if not out:
         return Decision(Evicted(()))
     holders = tuple(h for h in record.holders if h not in out)
-    left = Record(next_fence(record, stamp.floor()), holders, record.queue, stamp.at)
+    left = Record(next_fence(record, stamp), holders, record.queue, stamp.at)
     return Decision(Evicted(out), left, next_up(left, dead))
 
 

@@ -113,13 +113,13 @@ def _swap_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
     unanswered = False
     conflicts = 0
     while True:
-        clock = witness.clock_at(now)
+        clock = witness.reading.at(now)
         if view is None or (clock is None and view.now is not None):
             view = yield from look_steps(witness, key)
             proven = True
             attempt.unsettled = False
             now = view.got
-            clock = witness.clock_at(now)
+            clock = witness.reading.at(now)
         beat, attempt.next_beat = attempt.next_beat, ""
         if not beat:
             beat = yield from Draw(BEAT_BYTES)

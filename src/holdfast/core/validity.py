@@ -61,3 +61,7 @@ class Reading(Struct, frozen=True, gc=False):
                 most = 0
         now = self.now
         return Interval(now.earliest + least - least // RATE, now.latest + most + most // RATE + 1)
+
+
+# Never read: too old for any purpose.
+UNREAD = Reading(Interval(0, 0), -(2**62), -(2**62))

@@ -14,7 +14,7 @@ from msgspec import Struct
 from holdfast.core.contract import Entry, Facts, Interval, Version
 from holdfast.core.records import Micros, Record
 from holdfast.core.rules import Dead, Party
-from holdfast.core.validity import RATE, Reading
+from holdfast.core.validity import RATE, UNREAD, Reading
 
 # Enough for very many leases held by one client: what is forgotten costs a load at each beat.
 REMEMBERED_KEYS = 16_384
@@ -44,7 +44,7 @@ class Witness:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self.reading: Reading | None = None
+        self.reading = UNREAD  # of its clock, the last one
         self.reached: Micros | None = None  # what its clock has surely shown already
         self._views: dict[str, View] = {}
         self.recall = self._views.get  # a record as we wrote it last, if we have it
@@ -57,11 +57,6 @@ class Witness:
         """A reply brought the store's time."""
         if now is not None:
             self.reading = Reading(now, sent, got)
-
-    def clock_at(self, m: Micros) -> Interval | None:
-        """What the store's clock can show at local time `m`; None if it was not read lately."""
-        reading = self.reading
-        return None if reading is None else reading.at(m)
 
     # --- records --------------------------------------------------------------------------
 

@@ -16,12 +16,12 @@ from tests.sim.mutants.base import Patches, mutant
 
 @mutant(400)
 def _a_fence_that_restarts_after_deletion() -> Iterator[Patches]:
-    yield patch.object(rules, "next_fence", lambda record, at: record.fence + 1)
+    yield patch.object(rules, "next_fence", lambda record, stamp: record.fence + 1)
 
 
 @mutant(60)
 def _a_fence_that_follows_the_clock_only() -> Iterator[Patches]:
-    yield patch.object(rules, "next_fence", lambda record, at: at)
+    yield patch.object(rules, "next_fence", lambda record, stamp: stamp.reached or stamp.at)
 
 
 @mutant(200)
@@ -29,7 +29,7 @@ def _a_taken_lease_that_keeps_its_fence() -> Iterator[Patches]:
     original = rules._take
 
     def take(command: Take, record: Record, dead: Any, stamp: Any) -> Decision:
-        with patch.object(rules, "next_fence", lambda record, at: record.fence):
+        with patch.object(rules, "next_fence", lambda record, stamp: record.fence):
             return original(command, record, dead, stamp)
 
     yield patch.dict(rules._RULES, {Take: take})
@@ -40,7 +40,7 @@ def _an_eviction_that_leaves_the_fence() -> Iterator[Patches]:
     original = rules._evict
 
     def evict(command: Evict, record: Record, dead: Any, stamp: Any) -> Decision:
-        with patch.object(rules, "next_fence", lambda record, at: record.fence):
+        with patch.object(rules, "next_fence", lambda record, stamp: record.fence):
             return original(command, record, dead, stamp)
 
     yield patch.dict(rules._RULES, {Evict: evict})
