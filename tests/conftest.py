@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("ours")
 
-# A shell that runs the tests in the background has them ignore Ctrl-C, and so would the programs
-# that they start and interrupt.
-if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell that runs the tests in the background has them ignore Ctrl-C, and `nohup` a hang-up; so
+# would the programs that the tests start, and send these signals to.
+for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(_number) == signal.SIG_IGN:
+        usual = signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL
+        signal.signal(_number, usual)
