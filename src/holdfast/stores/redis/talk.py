@@ -93,13 +93,12 @@ class Speaker:
             lambda key: _Place(names.record(key), keys, index, stay)
         )
         self._terms = lru_cache(REMEMBERED)(
-            lambda mode, ttl: packed(
-                b"%d" % ttl, b"%d" % (stay_ms - -ttl // 1000), layout.terms_text(mode, ttl)
+            lambda mode, ttl, patience: packed(
+                b"%d" % ttl,
+                b"%d" % (stay_ms - -ttl // 1000),
+                layout.terms_text(mode, ttl),
+                b"" if patience is None else b"%d %b" % (patience, names.bell),
             )
-        )
-
-        self._queueing = lru_cache(REMEMBERED)(
-            lambda patience: bulk(b"%d %b" % (patience, names.bell))
         )
 
     def command(self, key: str, command: Command, beat: str) -> Call:
@@ -112,16 +111,14 @@ class Speaker:
         return self._call(script, place.name, count + 3, place.alone + words(command, beat))
 
     def _claim(self, key: str, claim: Claim, beat: str) -> Call:
-        place, count = self._place(key), 8 + len(self._index)
+        place = self._place(key)
         start = layout.start_text(claim.token)
+        terms = self._terms(claim.mode, claim.ttl, claim.patience if claim.queue else None)
         end = layout.end_text(beat, claim.limit, claim.owner, claim.note)
         words = b"%b$%d\r\n%b\r\n%b$%d\r\n%b\r\n" % (
-            place.indexed, len(start), start, self._terms(claim.mode, claim.ttl), len(end), end,
+            place.indexed, len(start), start, terms, len(end), end,
         )  # fmt: skip
-        if claim.queue:
-            words += self._queueing(claim.patience)
-            count += 1
-        return self._call(CLAIM, place.name, count, words)
+        return self._call(CLAIM, place.name, 9 + len(self._index), words)
 
     def _call(self, script: Script, name: bytes, count: int, words: bytes) -> Call:
         """A call with so many words: the number of keys, the keys and the arguments."""

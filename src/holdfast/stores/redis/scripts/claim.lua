@@ -1,10 +1,10 @@
 -- Let me in, or keep me a place in the queue.
 --
--- ARGV[2], ARGV[5] and ARGV[6] are the holder's line, but for its fence, its start and its end;
--- ARGV[3] the ttl, ARGV[4] for how long a record with this holder stays. Who would queue adds
--- ARGV[7]: for how long its place lasts, and its client's bell.
-local claim = read_holder(ARGV[2] .. '0' .. ARGV[5] .. '0,"expires_at":0' .. ARGV[6])
-local patience, bell = string.match(ARGV[7] or '', '^(%d+) (%x+)$')
+-- ARGV[2], ARGV[5] and ARGV[7] are the holder's line, but for its fence, its start and its end;
+-- ARGV[3] the ttl, ARGV[4] for how long a record with this holder stays; ARGV[6], of who would
+-- queue, for how long its place lasts and its client's bell.
+local claim = read_holder(ARGV[2] .. '0' .. ARGV[5] .. '0,"expires_at":0' .. ARGV[7])
+local patience, bell = string.match(ARGV[6], '^(%d+) (%x+)$')
 local queueing = patience and '1' or '0'
 
 local holders, queue, soonest = alive(record.holders), living(record)
