@@ -28,7 +28,7 @@ class Script:
         self.in_full = bulk(b"EVAL") + bulk(self.source)
 
 
-CLAIM = Script("claim", "quick_claim", *_RULES)
+CLAIM = Script("claim", "quick_claim", "record", "queue", "quick_turn", "rules")
 RENEW = Script("renew", "quick_renew", *_RULES)
 FREE = Script("free", "quick_free", *_RULES)
 OFFER = Script("offer", *_RULES)
