@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast import clock, forks, options
 from holdfast.core import events
-from holdfast.core.acquiring import Terms, patience_for
+from holdfast.core.acquiring import Terms, patience_for, queues_at_once
 from holdfast.core.commands import Claim, Free, Offer, Renew, Take
 from holdfast.core.events import Event
 from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold
@@ -110,8 +110,8 @@ class Client:
         drawn = urandom(TOKEN_BYTES + BEAT_BYTES).hex()
         checked_mode, checked_limit = options.check_mode(mode, limit)
         checked_ttl = self.ttl if ttl is None else options.check_ttl(ttl)
-        # `acquire_steps` asks for a place by itself; that it is asked for here saves a copy.
-        queue = self.facts.scripted and terms.fair is not False and terms.timeout != 0
+        scripted = self.facts.scripted
+        queue = queues_at_once(terms, scripted)  # said here, it saves `acquire_steps` a copy
         claim = Claim(
             drawn[: 2 * TOKEN_BYTES],
             self.owner if owner is None else options.check_owner(owner),
@@ -120,7 +120,7 @@ class Client:
             checked_limit,
             NO_NOTE if note is None else options.check_note(note),
             queue,
-            patience_for(checked_ttl, 0, True) if queue else 0,
+            patience_for(checked_ttl, 0, scripted) if queue else 0,
         )
         return Attempt(key, claim, drawn[2 * TOKEN_BYTES :])
 

@@ -5,10 +5,19 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from contextlib import closing
 
 import pytest
 
+from holdfast.stores import glance
 from holdfast.stores.glance import MOST_LEFT_OUT, Glances, poll_of
+from holdfast.stores.memory import MemoryStore
+
+
+@pytest.fixture(autouse=True)
+def _rested(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test before may have waited for a lock."""
+    monkeypatch.setattr(glance, "_resting_until", 0.0)
 
 
 class Answers:
@@ -49,6 +58,16 @@ def test_looks_in_vain_become_rare() -> None:
     answers.looks(glances, 3 * MOST_LEFT_OUT)
     answers.there = True
     assert answers.looks(glances, MOST_LEFT_OUT + 1 + 50) >= 51
+
+
+def test_nobody_looks_after_a_wait_for_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever holds it may need the processor; after a moment it is over."""
+    answers, glances = Answers(there=True), Glances(60, lambda: True)
+    with closing(MemoryStore()) as store:
+        store.wait("k", None, "t", 1000)
+    assert answers.looks(glances, 10) == 0
+    monkeypatch.setattr(glance, "_resting_until", 0.0)
+    assert answers.looks(glances, 10) == 10
 
 
 def test_nobody_looks_beside_others() -> None:

@@ -61,6 +61,11 @@ class Terms(Struct, frozen=True, gc=False):
     care: Care = Care()
 
 
+def queues_at_once(terms: Terms, scripted: bool) -> bool:
+    """Whether a claim asks for its place with its first try."""
+    return terms.fair is not False and terms.timeout != 0 and (terms.fair or scripted)
+
+
 def patience_for(ttl: Micros, ahead: int, scripted: bool) -> Micros:
     """How long a place lasts with so many ahead of it."""
     patience = PATIENCE + ahead * PATIENCE_PER_PLACE
@@ -102,7 +107,7 @@ def acquire_steps(
         attempt.key, claim.owner, terms.timeout, terms.store_patience, started,
         attempt=attempt, claim=claim, fair=terms.fair, scripted=witness.facts.scripted,
     )  # fmt: skip
-    if (terms.fair or wait.scripted) and not claim.queue:
+    if not claim.queue and queues_at_once(terms, wait.scripted):
         wait.get_in_line()
     too_late: Free | None = None  # gives back what had run out when the answer came
     while True:

@@ -14,8 +14,8 @@ each notices how it fares:
 from __future__ import annotations
 
 import random
-import time
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from holdfast.stores.wakeups import Sleeper
 
@@ -40,7 +40,7 @@ class _Race:
 
 
 class Crowd:
-    """Decides who answers a ring that is for anyone. Not safe for threads by itself."""
+    """Decides who answers a ring that is for anyone. No clock; not safe for threads by itself."""
 
     def __init__(self) -> None:
         self._races: OrderedDict[str, _Race] = OrderedDict()
@@ -57,30 +57,28 @@ class Crowd:
         """Somebody no longer sleeps."""
         self._passed_over.pop(sleeper, None)
 
-    def answers(self, sleeper: Sleeper) -> bool:
-        """Whether this one is to be rung now; else its turn comes later."""
-        now = time.monotonic()
-        race = self._race(sleeper.key, now)
-        if race.size > 1 and random.random() * race.size > 1:
-            self._passed_over[sleeper] = now + MAKE_UP_S * random.uniform(0.5, 1)
-            return False
-        self._passed_over.pop(sleeper, None)
-        race.rung.add(sleeper.token)
-        return True
+    def answering(self, key: str, sleepers: Sequence[Sleeper], now: float) -> list[Sleeper]:
+        """Who of those who sleep for a key is to be rung now; the others have their turn later."""
+        race, answering = self._race(key, now), []
+        for sleeper in sleepers:
+            if race.size > 1 and random.random() * race.size > 1:
+                self._passed_over[sleeper] = now + MAKE_UP_S * random.uniform(0.5, 1)
+            else:
+                self._passed_over.pop(sleeper, None)
+                race.rung.add(sleeper.token)
+                answering.append(sleeper)
+        return answering
 
-    def overdue(self) -> list[Sleeper]:
+    def overdue(self, now: float) -> list[Sleeper]:
         """Those who were passed over and have waited long enough."""
-        now = time.monotonic()
         late = [sleeper for sleeper, at in self._passed_over.items() if at <= now]
         for sleeper in late:
             del self._passed_over[sleeper]
         return late
 
-    def next_in_s(self, at_most: float) -> float:
-        """How long until somebody is overdue."""
-        if not self._passed_over:
-            return at_most
-        return min(at_most, max(0.0, min(self._passed_over.values()) - time.monotonic()))
+    def next_at(self) -> float | None:
+        """When somebody is overdue."""
+        return min(self._passed_over.values(), default=None)
 
     def _race(self, key: str, now: float) -> _Race:
         race = self._races.get(key)

@@ -57,9 +57,11 @@ def lets_in(sleeper: Sleeper, seen: Glimpse | None) -> bool:
     comes in vain and slows down the holder; who waits for it to run out wakes by itself."""
     seen = seen or Glimpse()
     before, sleeper.mark = sleeper.mark, (seen.turn,)
-    sleeper.found = seen.found
     changed = sleeper.mark != before if before else seen.version != sleeper.version
-    return changed and not seen.taken
+    if not changed or seen.taken:
+        return False
+    sleeper.found = seen.found
+    return True
 
 
 class Wakeups:
@@ -83,13 +85,12 @@ class Wakeups:
                 if not sleepers:
                     del self._sleepers[sleeper.key]
 
-    def wake(self, key: str, whom: Wake, found: Entry | None = None) -> None:
-        """Ring those whom a write may let in; `found` is what it left."""
+    def wake(self, key: str, whom: Wake) -> None:
+        """Ring those whom a write may let in."""
         if whom == NOBODY or not self._sleepers:
             return
         for sleeper in self.sleepers(key):
             if whom == ANYONE or sleeper.token in whom:
-                sleeper.found = found
                 sleeper.ring()
 
     def wake_all(self) -> None:

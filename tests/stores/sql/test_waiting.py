@@ -104,13 +104,19 @@ def live_bell(store: SQLStore) -> Any:
     raise AssertionError("the bell is not live")
 
 
-def test_lost_listener_comes_back(postgres: Server) -> None:
-    """When the listening connection breaks, its sleepers are polled for until it is back."""
-    store, other, key = postgres.open(), postgres.open(), f"bell/{postgres.new_table()}"
+def ringing(server: Server, prefix: str = "bell/") -> tuple[SQLStore, SQLStore, str, Swapped]:
+    """A store whose bell is live, another one of the same table, and a record in it."""
+    store, other, key = server.open(), server.open(), f"{prefix}{server.new_table()}"
     made = store.swap(key, None, Record(1))
     assert isinstance(made, Swapped)
     with sleeper(store, key, made.version):
         live_bell(store)
+    return store, other, key, made
+
+
+def test_lost_listener_comes_back(postgres: Server) -> None:
+    """When the listening connection breaks, its sleepers are polled for until it is back."""
+    store, other, key, made = ringing(postgres)
     with sleeper(store, key, made.version) as rung:
         postgres.run(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
@@ -142,11 +148,7 @@ def test_notification_before_the_sleep_is_not_lost(postgres: Server) -> None:
 
 def test_only_those_who_may_come_in_are_rung(postgres: Server) -> None:
     """A notification names whom it is for."""
-    store, other, key = postgres.open(), postgres.open(), f"bell/{postgres.new_table()}"
-    made = store.swap(key, None, Record(1))
-    assert isinstance(made, Swapped)
-    with sleeper(store, key, made.version):
-        live_bell(store)
+    store, other, key, made = ringing(postgres)
     first, second = threading.Event(), threading.Event()
     asleep = [
         store.sleep(key, made.version, "first", first.set),
@@ -161,11 +163,7 @@ def test_only_those_who_may_come_in_are_rung(postgres: Server) -> None:
 
 def test_a_notification_shows_what_was_written(postgres: Server) -> None:
     """Whoever is rung need not look, unless the record was too long to be told."""
-    store, other, key = postgres.open(), postgres.open(), f"bell\n {postgres.new_table()}"
-    made = store.swap(key, None, Record(1))
-    assert isinstance(made, Swapped)
-    with sleeper(store, key, made.version):
-        live_bell(store)
+    store, other, key, made = ringing(postgres, "bell\n ")
     waiters = [Waiter(f"{n:032x}", "ö" * 200, "shared", 1, 1, 1, "b") for n in range(40)]
     version = made.version
     for fence, queue, is_told in ((2, (), True), (3, tuple(waiters), False)):

@@ -29,17 +29,18 @@ def next_version(version: Version, wake: Wake) -> str:
 
 def lets_in(sleeper: Sleeper, seen: Entry | None) -> bool:
     """Whether somebody who sleeps since his version may be let in by what is there now."""
-    sleeper.found = seen
     if seen is None:
         return True
     before = _turn(sleeper.version)[0] if sleeper.mark is None else sleeper.mark
     turn, who = _turn(seen.version)
     sleeper.mark = turn
-    if is_taken(seen):
+    if turn == before or is_taken(seen):
         return False
-    if turn != before + 1:  # what came between nobody knows
-        return bool(turn != before)
-    return who in ("", "*") or sleeper.token[:TOKEN_PART] in who.split(",")
+    missed = turn != before + 1  # what came between nobody knows
+    if missed or who in ("", "*") or sleeper.token[:TOKEN_PART] in who.split(","):
+        sleeper.found = seen
+        return True
+    return False
 
 
 def _turn(version: Version) -> tuple[int, str]:

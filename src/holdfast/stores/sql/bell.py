@@ -143,9 +143,7 @@ class Bell:
         poll = select.poll()
         poll.register(line.socket, select.POLLIN)
         while not (self._closed.is_set() or is_over()):
-            with self._lock:
-                nap_s = self._crowd.next_in_s(LOOK_UP_S)
-            poll.poll(nap_s * 1000)
+            poll.poll(self._nap_s() * 1000)
             line.consume_input()
             while (notification := line.notifies()) is not None:
                 tell(notification.extra.decode(encoding))
@@ -175,20 +173,26 @@ class Bell:
         sleepers = self.sleepers.sleepers(news.key)
         if not sleepers:
             return
-        if news.whom != ANYONE:
-            self.sleepers.wake(news.key, news.whom, news.entry())
-            return
-        with self._lock:
-            sleepers = [sleeper for sleeper in sleepers if self._crowd.answers(sleeper)]
+        if news.whom == ANYONE:
+            with self._lock:
+                sleepers = self._crowd.answering(news.key, sleepers, time.monotonic())
+        else:
+            sleepers = [sleeper for sleeper in sleepers if sleeper.token in news.whom]
         found = news.entry() if sleepers else None
         for sleeper in sleepers:
             sleeper.found = found
             sleeper.ring()
 
+    def _nap_s(self) -> float:
+        """How long nothing but a notification has to be done."""
+        with self._lock:
+            next_at = self._crowd.next_at()
+        return LOOK_UP_S if next_at is None else max(0.0, next_at - time.monotonic())
+
     def _make_up(self) -> None:
         """Ring those who were passed over a moment ago."""
         with self._lock:
-            overdue = self._crowd.overdue()
+            overdue = self._crowd.overdue(time.monotonic())
         for sleeper in overdue:
             sleeper.ring()
 

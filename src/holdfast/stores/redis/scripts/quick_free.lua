@@ -1,20 +1,21 @@
 -- The short way out for the only holder of a lock for which nobody waits, or where an exclusive
 -- waiter is first in the queue.
-local rev, fence, soonest, first = string.match(raw or '', '^{"v":1,"rev":(%d+),"fence":(%d+),"updated_at":%d+,"freed":"[^"]*","soonest":(%d+),"holders":%[\n(){')
+local rev, fence, _, soonest, first = string.match(raw or '', HEAD)
 if rev and now > tonumber(rev) and tonumber(fence) < MOST and string.sub(raw, -2) == ']}' then
   local token = ARGV[2]
   local mine = '{"token":"' .. token .. '",'
   local stop = string.sub(raw, first, first + #mine - 1) == mine and string.find(raw, '\n', first, true)
-  if stop and string.sub(raw, stop + 1, stop + 12) == '],"queue":[\n' then
+  if stop and string.sub(raw, stop + 1, stop + #BETWEEN) == BETWEEN then
     local freed = '{"v":1,"rev":' .. at .. ',"fence":' .. fence .. ',"updated_at":' .. at .. ',"freed":"' .. token .. '","soonest":' .. soonest .. ',"holders":[\n' .. string.sub(raw, stop + 1)
-    if stop + 14 == #raw then
+    local queue = stop + #BETWEEN + 1
+    if string.sub(raw, queue) == ']}' then
       local written = redis.pcall('SET', KEYS[1], freed, 'PX', ARGV[1])
       if written.err then redis.call('DEL', KEYS[1]) end -- out of memory: no tombstone then
       redis.pcall('PUBLISH', KEYS[1] .. ':wake', at .. ' *')
       return now
     end
-    local next_token = string.match(raw, '^{"token":"([^"]*)","mode":"exclusive",', stop + 13)
-    local bell = next_token and string.match(raw, '^[^\n]*,"bell":"(%x+)"},?\n', stop + 13)
+    local next_token = string.match(raw, '^{"token":"([^"]*)","mode":"exclusive",', queue)
+    local bell = next_token and string.match(raw, '^[^\n]*,"bell":"(%x+)"},?\n', queue)
     if bell and now <= tonumber(soonest) then
       redis.call('SET', KEYS[1], freed, 'PX', ARGV[1])
       redis.pcall('PUBLISH', KEYS[1] .. ':wake:' .. bell, at .. ' ' .. next_token)

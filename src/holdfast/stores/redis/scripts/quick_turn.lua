@@ -1,7 +1,8 @@
 -- The short way in for the first in the queue of a lock that is free.
-local rev, fence, soonest, first = string.match(raw or '', '^{"v":1,"rev":(%d+),"fence":(%d+),"updated_at":%d+,"freed":"[^"]*","soonest":(%d+),"holders":%[\n%],"queue":%[\n(){')
-if rev and now > tonumber(rev) and now > tonumber(fence) and now <= tonumber(soonest) and string.sub(raw, -3) == '\n]}' then
+local rev, fence, _, soonest, start = string.match(raw or '', HEAD)
+if rev and now > tonumber(rev) and now > tonumber(fence) and now <= tonumber(soonest) and string.sub(raw, -3) == '\n]}' and string.sub(raw, start, start + #BETWEEN - 1) == BETWEEN then
   local mine = string.sub(ARGV[2], 1, -9) -- without '"fence":'
+  local first = start + #BETWEEN
   if string.sub(raw, first, first + #mine - 1) == mine then
     local queue = string.sub(raw, string.find(raw, '\n', first, true) + 1, -4)
     local holder = ARGV[2] .. at .. ARGV[5] .. at .. ',"expires_at":' .. digits(now + ARGV[3]) .. ARGV[7]

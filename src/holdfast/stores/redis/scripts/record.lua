@@ -1,6 +1,5 @@
 -- The long way: reading a record into tables, and writing it.
 
-local HEAD = '^{"v":1,"rev":(%d+),"fence":(%d+),"updated_at":%d+,"freed":"([^"]*)","soonest":(%d+),"holders":%[\n()'
 local HOLDER = '^{"token":"([^"]*)","fence":(%d+),"mode":"(%l+)","ttl":(%d+),"acquired_at":(%d+),"expires_at":(%d+),"beat":"([^"]*)","limit":(%w+),"offered":(%l+),("owner":.*)}$'
 
 local function digits(number)
@@ -42,8 +41,7 @@ local function read_record()
   local record, first = {}
   record.rev, record.fence, record.freed, record.soonest, first = string.match(raw, HEAD)
   if not record.rev or string.sub(raw, -2) ~= ']}' then return nil end
-  -- No text of JSON has a line break, so there is only one such place. A plain search is quick.
-  local last, before = string.find(raw, '],"queue":[\n', first, true)
+  local last, before = string.find(raw, BETWEEN, first, true) -- a plain search is quick
   if not last then return nil end
   record.fence, record.soonest = tonumber(record.fence), tonumber(record.soonest)
   record.holders = read_holders(string.sub(raw, first, last - 1))

@@ -23,6 +23,10 @@
 -- from it, the answer of a short way is the clock alone.
 
 local MOST = 9007199254740991
+-- A record until its first holder.
+local HEAD = '^{"v":1,"rev":(%d+),"fence":(%d+),"updated_at":%d+,"freed":"([^"]*)","soonest":(%d+),"holders":%[\n()'
+-- What is between the holders and the queue. No text of JSON has a line break, so it is there once.
+local BETWEEN = '],"queue":[\n'
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
