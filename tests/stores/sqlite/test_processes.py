@@ -27,6 +27,14 @@ def test_sixteen_processes_lose_no_increment(url: str, tmp_path: Path) -> None:
     assert counter.read_text() == str(16 * 200)
 
 
+def test_clients_come_and_go(url: str, tmp_path: Path) -> None:
+    """None of them takes the file's log away from under another one."""
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    crowd(6, "churn", url, "k", str(counter), "60")
+    assert counter.read_text() == str(6 * 60)
+
+
 def test_readers_and_writers(url: str, tmp_path: Path) -> None:
     """Readers among writers never see a half-done write, and no write is lost."""
     data = tmp_path / "data"
