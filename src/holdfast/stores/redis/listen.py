@@ -18,6 +18,7 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from time import monotonic
 from typing import Any
 
@@ -26,7 +27,7 @@ from redis.exceptions import ResponseError
 
 from holdfast.core.contract import Version
 from holdfast.errors import HoldfastError
-from holdfast.stores.redis.layout import WAKE, Names
+from holdfast.stores.redis.layout import WAKE, Names, word
 from holdfast.stores.redis.line import Line
 from holdfast.stores.redis.words import PING, pack
 from holdfast.stores.wakeups import Ring, Sleeper, Wakeups
@@ -40,6 +41,9 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
 REST_S = 0.25
 # A channel that told so often of a lock for which nobody waits here is left.
 UNHEARD = 8
+# So many channels are known by their names.
+REMEMBERED = 256
+_ALL = [b"*"]
 
 
 class _Channel:
@@ -58,6 +62,7 @@ class Bells:
 
     def __init__(self, names: Names) -> None:
         self._names = names
+        self._key = lru_cache(REMEMBERED)(names.key)
         self._lock = threading.Lock()
         self._channels: dict[str, _Channel] = {}
         self.sleepers = Wakeups()
@@ -87,9 +92,9 @@ class Bells:
         """The server said something: a lock to look at now, and what to send."""
         kind, name, what = reply[0], reply[1], reply[-1]
         if kind == b"message":
-            return None, self._told(self._names.key(name), what)
+            return None, self._told(self._key(name), what)
         if kind == b"subscribe" and name.endswith(WAKE):  # the second of the two
-            return self._confirmed(self._names.key(name)), b""
+            return self._confirmed(self._key(name)), b""
         return None, b""
 
     def looked(self, key: str, version: Version) -> None:
@@ -104,7 +109,7 @@ class Bells:
             self._wake(sleeper)
 
     def _told(self, key: str, what: bytes) -> bytes:
-        rev, *whom = what.decode().split(" ")
+        rev, *whom = what.split(b" ")
         told = int(rev)
         with self._lock:
             channel = self._channels.get(key)
@@ -113,7 +118,7 @@ class Bells:
             channel.last = max(channel.last, told)
         sleepers = self.sleepers.sleepers(key)
         for sleeper in sleepers:
-            if sleeper.mark in whom or (whom == ["*"] and _is_news(told, sleeper.version)):
+            if sleeper.mark in whom or (whom == _ALL and _is_news(told, sleeper.version)):
                 self._wake(sleeper)
         return b"" if sleepers else self._unheard(key, channel)
 
@@ -155,6 +160,28 @@ def _is_news(told: int, version: Version) -> bool:
     return not isinstance(version, int) or told > version
 
 
+class Alarm:
+    """An event that costs little until somebody waits for it."""
+
+    __slots__ = ("_event", "rung")
+
+    def __init__(self) -> None:
+        self.rung = False
+        self._event: threading.Event | None = None
+
+    def ring(self) -> None:
+        """From any thread."""
+        self.rung = True
+        if self._event is not None:
+            self._event.set()
+
+    def wait(self, seconds: float) -> None:
+        """Only for one."""
+        self._event = threading.Event()
+        if not self.rung and seconds > 0:
+            self._event.wait(seconds)
+
+
 class Listener:
     """Reads what the server says, and rings.
 
@@ -191,16 +218,18 @@ class Listener:
         """No longer."""
         self.bells.sleepers.discard(sleeper)
 
-    def wait(self, sleeper: Sleeper, rung: threading.Event, seconds: float) -> None:
-        """Sleep until this one is rung, or for so long."""
+    def wait(self, key: str, version: Version, token: str, seconds: float) -> None:
+        """Sleep until rung, or for so long."""
         ends_at = monotonic() + seconds
+        alarm = Alarm()
+        sleeper = sleeper_for(key, version, token, alarm.ring)
         try:
             line = self._begin(sleeper)
             if line is not None:
-                self._read_until(rung, ends_at, line)
+                self._read_until(alarm, ends_at, line)
                 self._leave(sleeper)
-            if not rung.is_set():
-                rung.wait(max(0.0, ends_at - monotonic()))
+            if not alarm.rung:
+                alarm.wait(ends_at - monotonic())
         finally:
             self.unsleep(sleeper)
             if self._reader is sleeper:
@@ -247,11 +276,11 @@ class Listener:
             if self.bells.sleepers.any():
                 self._called.set()
 
-    def _read_until(self, rung: threading.Event, ends_at: float, line: Line) -> None:
+    def _read_until(self, alarm: Alarm, ends_at: float, line: Line) -> None:
         """In a sleeper's thread. If the line breaks, or after half a message, it is closed;
         our own thread notices."""
         try:
-            while not rung.is_set() and (left := ends_at - monotonic()) > 0:
+            while not alarm.rung and (left := ends_at - monotonic()) > 0:
                 reply = line.read_within(left)
                 if reply is not False:
                     self._hear(reply)
@@ -374,8 +403,6 @@ _BROKEN = (OSError, HiredisError, _Refused)
 
 def sleeper_for(key: str, version: Version, token: str, ring: Ring) -> Sleeper:
     """A sleeper whose mark is its token as the scripts write it."""
-    from holdfast.stores.redis.layout import word
-
     sleeper = Sleeper(key, version, token, ring)
-    sleeper.mark = word(token).decode()
+    sleeper.mark = word(token)
     return sleeper

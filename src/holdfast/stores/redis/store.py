@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -192,9 +191,8 @@ class RedisStore(RingingStore):
 
     def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
         """Sleep until it does, and listen meanwhile."""
-        rung = threading.Event()
         try:
-            self._listener.wait(sleeper_for(key, version, token, rung.set), rung, at_most / SECOND)
+            self._listener.wait(key, version, token, at_most / SECOND)
         finally:
             glance.rest()
 

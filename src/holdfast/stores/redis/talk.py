@@ -201,23 +201,28 @@ class Corrupt(Exception):
 
 def applied(reply: Any, command: Command, beat: str) -> Applied:
     """The answer to a command: a string of lines, of which only a last one has breaks; or just
-    the time at which it was done in the usual way."""
+    the time at which it was done in the usual way, of a claim perhaps with who waits behind."""
     if type(reply) is int:
         verdict = _AS_USUAL[type(command)](command, beat, reply)
         return Applied(verdict, reply, Interval(reply, reply))
+    if type(reply) is list:
+        at, wanted = reply
+        verdict = _claimed(command, beat, at, _many(_waiters, wanted))  # type: ignore[arg-type]
+        return Applied(verdict, at, Interval(at, at))
     lines = reply.split(b"\n", _LINES)
     verdict = _VERDICTS[lines[0]](*lines[3:])
     now, rev = int(lines[1]), lines[2]
     return Applied(verdict, int(rev) if rev else None, Interval(now, now))
 
 
-def _claimed(claim: Claim, beat: str, at: Micros) -> Verdict:
+def _claimed(claim: Claim, beat: str, at: Micros, wanted: tuple[Waiter, ...] = ()) -> Verdict:
     """A free lock was claimed: the clock is its fence."""
     return Granted(
         Holder(
             claim.token, at, claim.owner, claim.mode, claim.ttl,
             at, at + claim.ttl, beat, claim.limit, claim.note,
-        )
+        ),
+        wanted,
     )  # fmt: skip
 
 
