@@ -20,7 +20,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from math import ceil
 from typing import Any
 
 import hiredis
@@ -92,18 +91,10 @@ class Line:
             self._hear()
         return reply
 
-    @property
-    def can_poll(self) -> bool:
-        """Whether one can wait for a reply for any time: not where some of it may be in Python
-        already, undeciphered."""
-        return self._poll is not None and not isinstance(self._socket, ssl.SSLSocket)
-
     def read_within(self, seconds: float) -> Any:
-        """The next reply, or False if none comes for so long. Only if this line `can_poll`."""
-        assert self._poll is not None
-        while (reply := self._reader.gets()) is False and self._poll(ceil(seconds * 1000)):
-            self._hear()
-        return reply
+        """The next reply, or `TimeoutError` if none comes for so long."""
+        self._socket.settimeout(seconds)
+        return self.read()
 
     def _hear(self) -> None:
         try:

@@ -37,8 +37,8 @@ logger = logging.getLogger("holdfast")
 # After this long without a word the server is asked whether it is still there.
 QUIET_S = 5.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
-# Nobody has read for so long: then our own thread does.
-REST_S = 0.25
+# Nobody has read for so long: then our own thread looks what there is.
+REST_S = 1.0
 # A channel that told so often of a lock for which nobody waits here is left.
 UNHEARD = 8
 # So many channels are known by their names.
@@ -178,7 +178,7 @@ class Alarm:
     def wait(self, seconds: float) -> None:
         """Only for one."""
         self._event = threading.Event()
-        if not self.rung and seconds > 0:
+        if not self.rung:
             self._event.wait(seconds)
 
 
@@ -226,10 +226,10 @@ class Listener:
         try:
             line = self._begin(sleeper)
             if line is not None:
-                self._read_until(alarm, ends_at, line)
-                self._leave(sleeper)
-            if not alarm.rung:
-                alarm.wait(ends_at - monotonic())
+                self._read_until(sleeper, alarm, ends_at, line)
+            if not alarm.rung and (left := ends_at - monotonic()) > 0:
+                self._leave(sleeper)  # the line is broken, or somebody else reads it
+                alarm.wait(left)
         finally:
             self.unsleep(sleeper)
             if self._reader is sleeper:
@@ -262,28 +262,32 @@ class Listener:
         with self._lock:
             self._add(sleeper)
             line = self._line
-            if line is None or not line.can_poll or self._reader or self._closing.is_set():
+            if line is None or self._reader is not None or self._closing.is_set():
                 return None
             self._reader = sleeper
             self._read = True
             return line
 
     def _leave(self, reader: object) -> None:
-        """No longer read."""
+        """No longer read, if it does."""
         with self._lock:
             if self._reader is reader:
                 self._reader = None
-            if self.bells.sleepers.any():
-                self._called.set()
+                if self.bells.sleepers.any():
+                    self._called.set()
 
-    def _read_until(self, alarm: Alarm, ends_at: float, line: Line) -> None:
+    def _read_until(self, sleeper: Sleeper, alarm: Alarm, ends_at: float, line: Line) -> None:
         """In a sleeper's thread. If the line breaks, or after half a message, it is closed;
         our own thread notices."""
         try:
             while not alarm.rung and (left := ends_at - monotonic()) > 0:
                 reply = line.read_within(left)
-                if reply is not False:
+                if _calls_only(sleeper, reply):  # the short way: for us, and nobody else
+                    alarm.rung = True
+                else:
                     self._hear(reply)
+        except TimeoutError:
+            pass
         except _BROKEN:
             line.close()
         except BaseException:
@@ -315,7 +319,6 @@ class Listener:
             line.close()
 
     def _listen(self, line: Line) -> None:
-        line.set_timeout(QUIET_S)
         self._heard_at, self._asked_at = monotonic(), 0.0
         with self._lock:
             if self._closing.is_set():
@@ -324,10 +327,9 @@ class Listener:
             self._send(self.bells.subscribe_anew())
         while not self._closing.is_set():
             with self._lock:
-                mine = self._reader is None
-                if mine:
+                if self._reader is None:
                     self._reader = self
-            if mine:
+            if self._reader is self:
                 try:
                     self._attend(line)
                 finally:
@@ -337,16 +339,13 @@ class Listener:
     def _attend(self, line: Line) -> None:
         """Read until nobody sleeps and there is nothing to read."""
         while not self._closing.is_set():
+            asleep = self.bells.sleepers.any()
             try:
-                reply = line.read()
+                self._hear(line.read_within(QUIET_S if asleep else 0.0))
             except TimeoutError:
+                if not asleep:
+                    return
                 self._keep_in_touch(line)
-                continue
-            self._hear(reply)
-            while line.can_poll and (reply := line.read_within(0)) is not False:
-                self._hear(reply)
-            if line.can_poll and not self.bells.sleepers.any():
-                return
 
     def _rest(self, line: Line) -> None:
         """Until we are called, or nobody has read for a while."""
@@ -399,6 +398,15 @@ class _Refused(Exception):
 
 
 _BROKEN = (OSError, HiredisError, _Refused)
+
+
+def _calls_only(sleeper: Sleeper, reply: Any) -> bool:
+    """Whether a message names this sleeper and nobody else."""
+    return (
+        type(reply) is list
+        and reply[0] == b"message"
+        and reply[-1].partition(b" ")[2] == sleeper.mark
+    )
 
 
 def sleeper_for(key: str, version: Version, token: str, ring: Ring) -> Sleeper:
