@@ -185,11 +185,10 @@ class Alarm:
 class Listener:
     """Reads what the server says, and rings.
 
-    One at a time reads the line. A thread of ours does, from the first wait on: it connects,
-    and looks after the line. But to be read to takes twice as long as to read, as one thread
-    must wake the other. So when all who slept were rung it rests, and whoever sleeps next reads
-    by itself; who comes while somebody reads is rung. Who stops to read while others sleep
-    calls the thread, and it comes by itself when nobody has read for a while.
+    One at a time reads the line. A thread of ours connects at the first wait, and reads until
+    nobody sleeps. Then it rests, and whoever sleeps next reads by itself, as one thread that has
+    to wake another takes longer than one that reads. Who comes while somebody reads is rung; who
+    stops to read while others sleep calls our thread; and now and then it comes by itself.
     """
 
     def __init__(
