@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,11 +22,14 @@ import holdfast
 from holdfast import aio
 from holdfast.errors import BadURL, Misconfigured
 from holdfast.stores.redis.connect import site_from_url
+from holdfast.stores.redis.line import Line
+from holdfast.stores.redis.listen import REST_S, Listener
 from holdfast.stores.registry import open_store
 from holdfast.stores.url import parse
 from tests.engines.base import free_port
 from tests.engines.redis import RedisCluster, RedisServer, SentinelSetup
 from tests.engines.shared import shared
+from tests.helpers import until
 
 
 def check_both_faces(place: Any, key: str, **options: Any) -> None:
@@ -132,6 +137,28 @@ def test_tls(tls: str, key: str) -> None:
     with closing(open_store(tls.partition("?")[0])) as store:
         with pytest.raises(Misconfigured, match="certificate"):
             store.load(key)
+
+
+def test_waiting_over_tls(tls: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits is told, and the line that tells it stays when nobody waits any more."""
+    lines: list[Line] = []
+    listen = Listener._listen
+
+    def listen_and_count(listener: Listener, line: Line) -> None:
+        lines.append(line)
+        listen(listener, line)
+
+    monkeypatch.setattr(Listener, "_listen", listen_and_count)
+    with holdfast.connect(tls) as locks, holdfast.connect(tls) as others:
+        for _ in range(3):
+            lease = locks.acquire(key)
+            with ThreadPoolExecutor(1) as pool:
+                waiting = pool.submit(others.acquire, key)
+                until(lambda: locks.show(key).waiters != ())
+                lease.release()
+                waiting.result(20).release()
+        time.sleep(2.5 * REST_S)  # in which the line is looked at by its own thread
+    assert len(lines) == 1
 
 
 # --- clients that exist ---------------------------------------------------------------------

@@ -99,7 +99,7 @@ class Line:
     def _hear(self) -> None:
         try:
             data = self._socket.recv(CHUNK)
-        except BlockingIOError:
+        except (BlockingIOError, ssl.SSLWantReadError):
             raise TimeoutError("no reply in time") from None
         if not data:
             raise ConnectionResetError("the connection was closed by the server")
