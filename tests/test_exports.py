@@ -51,6 +51,7 @@ def test_version_and_typing() -> None:
 HEAVY = (
     "asyncio", "click", "rich", "sqlite3", "inspect", "urllib.parse", "importlib.metadata",
     "dataclasses", "multiprocessing", "http", "email", "ssl", "socket", "json", "hypothesis",
+    "logging", "traceback", "base64", "concurrent.futures",
 )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ def pool() -> Iterator[DaemonPool]:
 
 
 def boom() -> None:
+    """A call that fails badly."""
     raise SystemExit("boom")
 
 
@@ -33,7 +34,8 @@ def test_what_nobody_waits_for_does_not_fail_silently(
         pool.run(boom)
         assert pool.submit(threading.current_thread).result(LONG_S).name == "test-pool"
     [logged] = caplog.records
-    assert logged.exc_info is not None and isinstance(logged.exc_info[1], SystemExit)
+    assert logged.exc_info is not None
+    assert isinstance(logged.exc_info[1], SystemExit)
 
 
 def test_who_waits_gets_the_exception(pool: DaemonPool) -> None:

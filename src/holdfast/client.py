@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from os import urandom
 from typing import Any
@@ -17,7 +16,6 @@ from holdfast.core.patience import Patience
 from holdfast.core.records import SECOND, Holder, Micros, anonymous
 from holdfast.core.renewing import renew_many_steps, renew_steps
 from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES
-from holdfast.core.tickets import Ticket, seal, unseal
 from holdfast.core.witness import Witness
 from holdfast.drivers.keeping import KeeperRunner
 from holdfast.drivers.pool import DaemonPool
@@ -30,7 +28,7 @@ from holdfast.errors import (
     LeaseLost,
     UsageError,
 )
-from holdfast.observe.log import log_event
+from holdfast.logs import informed, logger
 from holdfast.options import Seconds
 from holdfast.stores.base import Store
 
@@ -39,8 +37,6 @@ NO_NOTE: dict[str, Any] = {}  # one for all: nobody changes a note that was give
 # How long release, hand-over, join and take go on trying while the store is in trouble.
 PATIENCE: Micros = 5 * SECOND
 CALLBACK_THREADS = 4
-
-logger = logging.getLogger("holdfast")
 
 
 class Client:
@@ -160,6 +156,8 @@ class Client:
 
     def joining(self, ticket: str) -> tuple[Attempt, bool]:
         """What a share ticket asks for, and whether it may release."""
+        from holdfast.core.tickets import unseal
+
         self.check_usable()
         read = unseal("share", ticket)
         return Attempt(read.key, Renew(read.token)), read.may_release
@@ -168,6 +166,8 @@ class Client:
         self, ticket: str, owner: str | None, ttl: Seconds | None, note: dict[str, Any] | None
     ) -> Attempt:
         """What a hand-over ticket asks for."""
+        from holdfast.core.tickets import unseal
+
         self.check_usable()
         read = unseal("hand-over", ticket)
         return Attempt(
@@ -183,6 +183,8 @@ class Client:
 
     def share(self, hold: Hold, *, release: bool) -> str:
         """A ticket for a second party."""
+        from holdfast.core.tickets import Ticket, seal
+
         self.check_held(hold)
         if release:
             self._check_may_end(hold)
@@ -212,7 +214,7 @@ class Client:
         lease = self.make_lease(hold)
         self.check_usable()
         self.keeper.add(hold)
-        if self.on_event is not None or logger.isEnabledFor(logging.INFO):
+        if self.on_event is not None or informed():
             self.emit(
                 events.Acquired(
                     hold.key, hold.owner, hold.fence, hold.holder.mode, hold.waited, how
@@ -239,6 +241,8 @@ class Client:
 
     def begin_hand_over(self, hold: Hold, ttl: Seconds | None) -> tuple[Attempt, str]:
         """End a hold. What is then to be done in the store, and the ticket for the next one."""
+        from holdfast.core.tickets import Ticket, seal
+
         self.check_usable()
         self.check_held(hold)
         self._check_may_end(hold)
@@ -251,7 +255,7 @@ class Client:
 
     def ended(self, hold: Hold, how: str) -> None:
         """Tell that a hold ended by its holder's will."""
-        if self.on_event is not None or logger.isEnabledFor(logging.INFO):
+        if self.on_event is not None or informed():
             held_for = clock.monotonic() - hold.acquired
             self.emit(events.Released(hold.key, hold.owner, hold.fence, held_for, how))
 
@@ -347,8 +351,10 @@ class Client:
     def emit(self, event: Event) -> None:
         """Tell the log and the listener. A listener's mistake is logged, not passed on."""
         try:
+            from holdfast.observe.log import log_event
+
             log_event(event)
             if self.on_event is not None:
                 self.on_event(event)
         except Exception:
-            logger.exception("A listener of Holdfast events failed")
+            logger().exception("A listener of Holdfast events failed")
