@@ -107,7 +107,8 @@ class Client:
         checked_mode, checked_limit = options.check_mode(mode, limit)
         checked_ttl = self.ttl if ttl is None else options.check_ttl(ttl)
         scripted = self.facts.scripted
-        queue = queues_at_once(terms, scripted)  # said here, it saves `acquire_steps` a copy
+        # Said here where it is usual, it saves `acquire_steps` a copy.
+        queue = scripted and queues_at_once(terms, scripted)
         claim = Claim(
             drawn[: 2 * TOKEN_BYTES],
             self.owner if owner is None else options.check_owner(owner),

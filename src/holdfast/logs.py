@@ -29,6 +29,6 @@ def logger() -> Logger:
 
 def informed() -> bool:
     """Whether anybody reads what is told for information."""
-    if _logger is None and "logging" not in sys.modules:
-        return False
-    return (_logger or logger()).isEnabledFor(INFO)
+    if _logger is not None:
+        return _logger.isEnabledFor(INFO)
+    return "logging" in sys.modules and logger().isEnabledFor(INFO)

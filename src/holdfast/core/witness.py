@@ -9,8 +9,6 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from msgspec import Struct
-
 from holdfast.core.contract import Entry, Facts, Interval, Version
 from holdfast.core.records import Micros, Record
 from holdfast.core.rules import Dead, Party
@@ -28,13 +26,11 @@ def _drop_oldest(memory: dict[str, Any]) -> None:
         memory.pop(next(iter(memory)), None)
 
 
-class View(Struct, frozen=True, gc=False):
-    """A record as this client saw it last, in a reply that came at `got`."""
+class View(Reading, frozen=True, gc=False):
+    """A record as this client saw it last, with the reading of the clock in the same reply."""
 
     record: Record
     version: Version
-    now: Interval | None
-    got: Micros
 
 
 class Witness:
@@ -44,7 +40,7 @@ class Witness:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self.reading = UNREAD  # of its clock, the last one
+        self.reading: Reading = UNREAD  # of its clock, the last one
         self.reached: Micros | None = None  # what its clock has surely shown already
         self._views: dict[str, View] = {}
         self.recall = self._views.get  # a record as we wrote it last, if we have it
@@ -53,26 +49,27 @@ class Witness:
 
     # --- the clock ------------------------------------------------------------------------
 
-    def read_clock(self, now: Interval | None, sent: Micros, got: Micros) -> None:
-        """A reply brought the store's time."""
-        if now is not None:
-            self.reading = Reading(now, sent, got)
+    def read_clock(self, reading: Reading) -> None:
+        """A reply came, and may have brought the store's time."""
+        if reading.now is not None:
+            self.reading = reading
 
     # --- records --------------------------------------------------------------------------
 
     def saw(self, key: str, entry: Entry, sent: Micros, got: Micros) -> View:
         """A reply showed a record."""
-        self.read_clock(entry.now, sent, got)
+        view = View(entry.now, sent, got, entry.record, entry.version)
+        self.read_clock(view)
         reached = entry.reached if entry.now is None else entry.now.earliest
         if reached is not None and (self.reached is None or reached > self.reached):
             self.reached = reached
         self._observe(key, entry.record, entry.now, got)
-        return View(entry.record, entry.version, entry.now, got)
+        return view
 
-    def wrote(self, key: str, view: View, sent: Micros) -> None:
+    def wrote(self, key: str, view: View) -> None:
         """A swap of ours was done: the next one can go without a load."""
         if view.now is not None:
-            self.reading = Reading(view.now, sent, view.got)
+            self.reading = view
         if self._contended and not view.record.holders and key in self._contended:
             # Somebody else will have it before we are back.
             self._contended.discard(key)
@@ -88,7 +85,7 @@ class Witness:
     def expect(self, key: str, entry: Entry, got: Micros) -> None:
         """A wake-up showed a record: a swap may go without a load, and will prove it."""
         if entry.fault is None:
-            self._remember(key, View(entry.record, entry.version, entry.now, got))
+            self._remember(key, View(entry.now, got, got, entry.record, entry.version))
 
     def _remember(self, key: str, view: View) -> None:
         views = self._views
