@@ -30,6 +30,13 @@ def test_public_names() -> None:
             assert getattr(module, name).__doc__, name
 
 
+def test_what_comes_later_is_shown_at_once() -> None:
+    """`dir` and a wrong name work as if everything had been imported."""
+    program = "import holdfast; assert set(holdfast.__all__) <= set(dir(holdfast)); holdfast.lok"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "AttributeError: module 'holdfast' has no attribute 'lok'" in ran.stderr
+
+
 def test_every_error_is_public() -> None:
     """Whatever we raise can be caught by its name in `holdfast`."""
     from holdfast import errors
