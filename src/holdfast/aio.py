@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from holdfast import clock
-from holdfast.client import PATIENCE, Client
+from holdfast.client import PATIENCE, Client, logger
 from holdfast.core.acquiring import acquire_all_steps, acquire_steps
 from holdfast.core.effects import Steps
 from holdfast.core.events import Event, StoreTrouble
@@ -30,7 +30,6 @@ from holdfast.drivers.aio import AsyncDriver
 from holdfast.errors import Busy, HoldfastError, LeaseLost, UsageError
 from holdfast.guards import Guarded, OnBusy, Within
 from holdfast.leases import LeaseBase, LeasesBase, graver
-from holdfast.logs import logger
 from holdfast.options import Seconds, check_key, check_prefix, check_retention
 from holdfast.places import DEFAULT, Place, connect_to
 from holdfast.stores.base import Store
@@ -163,7 +162,7 @@ class Lease(LeaseBase[asyncio.Event]):
         try:
             self._loop.call_soon_threadsafe(call)
         except RuntimeError:
-            logger().debug("The event loop of the lease on %s is closed", self.key)
+            logger.debug("The event loop of the lease on %s is closed", self.key)
 
 
 _callback_tasks: set[asyncio.Task[None]] = set()  # asyncio itself keeps them only weakly
@@ -176,7 +175,7 @@ def _call_back(callback: Callable[[Lease], Any], lease: Lease) -> None:
             if inspect.isawaitable(outcome):
                 await outcome
         except Exception:
-            logger().exception("A callback of the lease on %s failed", lease.key)
+            logger.exception("A callback of the lease on %s failed", lease.key)
 
     task = asyncio.ensure_future(run())
     _callback_tasks.add(task)
@@ -443,7 +442,7 @@ class Locks:
                 except Busy:
                     if busy != "skip":
                         raise
-                    logger().warning("Skipping %s: lock %s is taken", guarded.name, name)
+                    logger.warning("Skipping %s: lock %s is taken", guarded.name, name)
                     return None
                 async with lease:
                     with Within(lease):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from os import urandom
 from typing import Any
@@ -28,7 +29,7 @@ from holdfast.errors import (
     LeaseLost,
     UsageError,
 )
-from holdfast.logs import informed, logger
+from holdfast.observe.log import log_event
 from holdfast.options import Seconds
 from holdfast.stores.base import Store
 
@@ -37,6 +38,8 @@ NO_NOTE: dict[str, Any] = {}  # one for all: nobody changes a note that was give
 # How long release, hand-over, join and take go on trying while the store is in trouble.
 PATIENCE: Micros = 5 * SECOND
 CALLBACK_THREADS = 4
+
+logger = logging.getLogger("holdfast")
 
 
 class Client:
@@ -215,7 +218,7 @@ class Client:
         lease = self.make_lease(hold)
         self.check_usable()
         self.keeper.add(hold)
-        if self.on_event is not None or informed():
+        if self.on_event is not None or logger.isEnabledFor(logging.INFO):
             self.emit(
                 events.Acquired(
                     hold.key, hold.owner, hold.fence, hold.holder.mode, hold.waited, how
@@ -256,7 +259,7 @@ class Client:
 
     def ended(self, hold: Hold, how: str) -> None:
         """Tell that a hold ended by its holder's will."""
-        if self.on_event is not None or informed():
+        if self.on_event is not None or logger.isEnabledFor(logging.INFO):
             held_for = clock.monotonic() - hold.acquired
             self.emit(events.Released(hold.key, hold.owner, hold.fence, held_for, how))
 
@@ -352,10 +355,8 @@ class Client:
     def emit(self, event: Event) -> None:
         """Tell the log and the listener. A listener's mistake is logged, not passed on."""
         try:
-            from holdfast.observe.log import log_event
-
             log_event(event)
             if self.on_event is not None:
                 self.on_event(event)
         except Exception:
-            logger().exception("A listener of Holdfast events failed")
+            logger.exception("A listener of Holdfast events failed")

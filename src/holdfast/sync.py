@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from holdfast import clock
-from holdfast.client import PATIENCE, Client
+from holdfast.client import PATIENCE, Client, logger
 from holdfast.core.acquiring import acquire_all_steps, acquire_steps
 from holdfast.core.effects import Steps
 from holdfast.core.events import Event, StoreTrouble
@@ -21,7 +21,6 @@ from holdfast.core.watching import wait_until_free_steps
 from holdfast.errors import Busy, HoldfastError, LeaseLost, UsageError
 from holdfast.guards import Guarded, OnBusy, Within
 from holdfast.leases import LeaseBase, LeasesBase, graver
-from holdfast.logs import logger
 from holdfast.options import Seconds, check_key, check_prefix, check_retention
 from holdfast.places import DEFAULT, Place, connect_to
 from holdfast.stores.base import Store
@@ -150,7 +149,7 @@ def _call_back(callback: Callable[[Lease], Any], lease: Lease) -> None:
     try:
         callback(lease)
     except Exception:
-        logger().exception("A callback of the lease on %s failed", lease.key)
+        logger.exception("A callback of the lease on %s failed", lease.key)
 
 
 class Leases(LeasesBase[Lease]):
@@ -345,7 +344,7 @@ class Locks:
                 except Busy:
                     if busy != "skip":
                         raise
-                    logger().warning("Skipping %s: lock %s is taken", guarded.name, name)
+                    logger.warning("Skipping %s: lock %s is taken", guarded.name, name)
                     return None
                 with lease, Within(lease):
                     return function(*args, **kwargs)

@@ -3,19 +3,20 @@ does not keep the interpreter from ending."""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.logs import logger
-
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
 R = TypeVar("R")
 _Call = Callable[[], Any]
+
+logger = logging.getLogger("holdfast")
 
 
 class DaemonPool:
@@ -77,7 +78,7 @@ def _run(call: _Call) -> None:
     try:
         call()
     except BaseException:  # nobody else would learn of it, and the thread goes on
-        logger().exception("A call in the background failed")
+        logger.exception("A call in the background failed")
 
 
 def _settle(future: Future[Any], call: _Call) -> None:

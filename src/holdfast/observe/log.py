@@ -7,15 +7,16 @@ import logging
 from holdfast.core import events
 from holdfast.core.patience import blocking, names
 from holdfast.core.records import SECOND, Micros
-from holdfast.logs import logger
 from holdfast.stores.url import redact
+
+logger = logging.getLogger("holdfast")
 
 
 def log_event(event: events.Event) -> None:
     """Write one event to the log; a line that nobody reads is not made."""
     level = _level(event)
-    if level and logger().isEnabledFor(level):
-        logger().log(level, "%s", printable(_describe(event)), extra=_extra(event))
+    if level and logger.isEnabledFor(level):
+        logger.log(level, "%s", printable(_describe(event)), extra=_extra(event))
 
 
 def printable(text: str) -> str:
