@@ -30,6 +30,13 @@ def test_public_names() -> None:
             assert getattr(module, name).__doc__, name
 
 
+def test_what_comes_later_is_shown_at_once() -> None:
+    """`dir` and a wrong name work as if everything had been imported."""
+    program = "import holdfast; assert set(holdfast.__all__) <= set(dir(holdfast)); holdfast.lok"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "AttributeError: module 'holdfast' has no attribute 'lok'" in ran.stderr
+
+
 def test_every_error_is_public() -> None:
     """Whatever we raise can be caught by its name in `holdfast`."""
     from holdfast import errors
@@ -51,6 +58,7 @@ def test_version_and_typing() -> None:
 HEAVY = (
     "asyncio", "click", "rich", "sqlite3", "inspect", "urllib.parse", "importlib.metadata",
     "dataclasses", "multiprocessing", "http", "email", "ssl", "socket", "json", "hypothesis",
+    "logging", "traceback", "base64", "concurrent.futures",
 )  # fmt: skip
 
 
@@ -60,7 +68,7 @@ HEAVY = (
         ("import holdfast", HEAVY),
         (
             "import holdfast; holdfast.connect('memory://').acquire('k').release()",
-            tuple(set(HEAVY) - {"urllib.parse"}),
+            tuple(set(HEAVY) - {"urllib.parse", "logging", "traceback"}),
         ),
     ],
     ids=["import", "use"],

@@ -9,6 +9,8 @@
 `from holdfast import aio` has the same names, awaited.
 """
 
+from typing import TYPE_CHECKING
+
 from holdfast.errors import (
     AcquireTimeout,
     BadKey,
@@ -34,10 +36,12 @@ from holdfast.errors import (
     Unsupported,
     UsageError,
 )
-from holdfast.guards import current_lease
-from holdfast.sync import Lease, Leases, Locks, connect
-from holdfast.views import HolderInfo, LockInfo, WaiterInfo
-from holdfast.wants import Want
+
+if TYPE_CHECKING:
+    from holdfast.guards import current_lease
+    from holdfast.sync import Lease, Leases, Locks, connect
+    from holdfast.views import HolderInfo, LockInfo, WaiterInfo
+    from holdfast.wants import Want
 
 __version__ = "0.1.0"
 
@@ -75,3 +79,30 @@ __all__ = [
     "connect",
     "current_lease",
 ]
+
+# A program that only may need a lock does not wait for what makes one: it comes with its first
+# use. The errors are here at once, so that none has to be imported while it is being caught.
+_LATER = {
+    "HolderInfo": "views",
+    "Lease": "sync",
+    "Leases": "sync",
+    "LockInfo": "views",
+    "Locks": "sync",
+    "WaiterInfo": "views",
+    "Want": "wants",
+    "connect": "sync",
+    "current_lease": "guards",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

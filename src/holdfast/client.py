@@ -17,7 +17,6 @@ from holdfast.core.patience import Patience
 from holdfast.core.records import SECOND, Holder, Micros, anonymous
 from holdfast.core.renewing import renew_many_steps, renew_steps
 from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES
-from holdfast.core.tickets import Ticket, seal, unseal
 from holdfast.core.witness import Witness
 from holdfast.drivers.keeping import KeeperRunner
 from holdfast.drivers.pool import DaemonPool
@@ -111,7 +110,8 @@ class Client:
         checked_mode, checked_limit = options.check_mode(mode, limit)
         checked_ttl = self.ttl if ttl is None else options.check_ttl(ttl)
         scripted = self.facts.scripted
-        queue = queues_at_once(terms, scripted)  # said here, it saves `acquire_steps` a copy
+        # Said here where it is usual, it saves `acquire_steps` a copy.
+        queue = scripted and queues_at_once(terms, scripted)
         claim = Claim(
             drawn[: 2 * TOKEN_BYTES],
             self.owner if owner is None else options.check_owner(owner),
@@ -160,6 +160,8 @@ class Client:
 
     def joining(self, ticket: str) -> tuple[Attempt, bool]:
         """What a share ticket asks for, and whether it may release."""
+        from holdfast.core.tickets import unseal
+
         self.check_usable()
         read = unseal("share", ticket)
         return Attempt(read.key, Renew(read.token)), read.may_release
@@ -168,6 +170,8 @@ class Client:
         self, ticket: str, owner: str | None, ttl: Seconds | None, note: dict[str, Any] | None
     ) -> Attempt:
         """What a hand-over ticket asks for."""
+        from holdfast.core.tickets import unseal
+
         self.check_usable()
         read = unseal("hand-over", ticket)
         return Attempt(
@@ -183,6 +187,8 @@ class Client:
 
     def share(self, hold: Hold, *, release: bool) -> str:
         """A ticket for a second party."""
+        from holdfast.core.tickets import Ticket, seal
+
         self.check_held(hold)
         if release:
             self._check_may_end(hold)
@@ -239,6 +245,8 @@ class Client:
 
     def begin_hand_over(self, hold: Hold, ttl: Seconds | None) -> tuple[Attempt, str]:
         """End a hold. What is then to be done in the store, and the ticket for the next one."""
+        from holdfast.core.tickets import Ticket, seal
+
         self.check_usable()
         self.check_held(hold)
         self._check_may_end(hold)

@@ -142,7 +142,7 @@ class Lease(LeaseBase[threading.Event]):
         event.set()
 
     def _call(self, callback: Callable[..., Any]) -> None:
-        self._client.callbacks.submit(functools.partial(_call_back, callback, self))
+        self._client.callbacks.run(functools.partial(_call_back, callback, self))
 
 
 def _call_back(callback: Callable[[Lease], Any], lease: Lease) -> None:

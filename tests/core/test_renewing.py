@@ -27,7 +27,7 @@ class Store:
         self.witness = Witness(KINDS["server"].facts)
         self.rows = {f"k{n}": (Record(1, (_holder(n),)), n + 1) for n in range(size)}
         for key, (record, version) in self.rows.items():
-            self.witness.wrote(key, View(record, version, CLOCK, 0), 0)
+            self.witness.wrote(key, View(CLOCK, 0, 0, record, version))
         self.holds = [
             hold_of(key, Granted(record.holders[0]), 0, Care())
             for key, (record, _) in self.rows.items()

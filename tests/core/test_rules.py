@@ -33,9 +33,11 @@ from holdfast.core.rules import Party, decide, fits_beside, next_up
 
 TTL = 1000
 TOKENS = [f"t{i}" for i in range(6)]
+TAKERS = ["taker0", "taker1"]  # whoever takes draws a token that was never in line
 TICKETS = ["ticket0", "ticket1"]
 
 tokens = st.sampled_from(TOKENS)
+holding = st.sampled_from(TOKENS + TAKERS)
 claims = st.one_of(
     st.builds(
         lambda token, mode, queue: Claim(token, "o", mode, TTL, queue=queue, patience=TTL),
@@ -47,10 +49,10 @@ claims = st.one_of(
     ),
 )  # fmt: skip
 others: st.SearchStrategy[Command] = st.one_of(
-    st.builds(Renew, tokens),
-    st.builds(Free, tokens),
-    st.builds(Offer, tokens, st.sampled_from(TICKETS), st.just(TTL)),
-    st.builds(Take, st.sampled_from(TICKETS), tokens, st.just("o"), st.just(TTL)),
+    st.builds(Renew, holding),
+    st.builds(Free, holding),
+    st.builds(Offer, holding, st.sampled_from(TICKETS), st.just(TTL)),
+    st.builds(Take, st.sampled_from(TICKETS), st.sampled_from(TAKERS), st.just("o"), st.just(TTL)),
     st.builds(Evict, st.lists(st.integers(1, 50), max_size=40).map(tuple)),
 )
 # A run: commands, and how much time passes before each.

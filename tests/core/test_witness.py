@@ -99,8 +99,8 @@ def test_clock_is_carried_from_before_the_request(witness: Witness) -> None:
 
 def test_views_are_remembered_until_forgotten(witness: Witness) -> None:
     """What was written last is known, until it proves wrong."""
-    view = View(EMPTY, 7, exactly(1), 1)
-    witness.wrote("k", view, 0)
+    view = View(exactly(1), 0, 1, EMPTY, 7)
+    witness.wrote("k", view)
     assert witness.recall("k") is view
     witness.forget("k")
     assert witness.recall("k") is None
@@ -109,7 +109,7 @@ def test_views_are_remembered_until_forgotten(witness: Witness) -> None:
 def test_memory_is_bounded(witness: Witness) -> None:
     """However many keys there are, only so many are remembered."""
     for number in range(REMEMBERED_KEYS + 500):
-        witness.wrote(str(number), View(EMPTY, 1, None, 0), 0)
+        witness.wrote(str(number), View(None, 0, 0, EMPTY, 1))
         witness.saw(str(number), entry(holder()), 0, 0)
     assert len(witness._views) == REMEMBERED_KEYS
     assert len(witness._observed) == REMEMBERED_KEYS
@@ -125,7 +125,7 @@ def test_many_threads_share_it(witness: Witness) -> None:
     def work(name: int) -> None:
         try:
             for number in range(6000):
-                witness.wrote(f"{name}/{number}", View(EMPTY, 1, None, 0), 0)
+                witness.wrote(f"{name}/{number}", View(None, 0, 0, EMPTY, 1))
                 witness.saw(f"{name}/{number}", entry(holder()), 0, 0)
         except Exception as exc:
             trouble.append(exc)

@@ -97,8 +97,7 @@ def test_purge_is_refused_where_a_reading_of_the_clock_may_be_missing() -> None:
 def test_a_remembered_record_answers_nothing_by_itself() -> None:
     """That our token was freed once says nothing of now: it may have claimed again since."""
     witness = Witness(KINDS["server"].facts)
-    witness.read_clock(exactly(SECOND), 0, 0)
-    witness.wrote("k", View(Record(fence=1, freed="t"), 1, exactly(SECOND), 0), 0)
+    witness.wrote("k", View(exactly(SECOND), 0, 0, Record(fence=1, freed="t"), 1))
     place = Waiter("t", "me", "exclusive", TTL, 0, 5 * SECOND, "b")
     there = Entry(Record(fence=1, queue=(place,)), 2, exactly(SECOND))
     written: list[Record | None] = []

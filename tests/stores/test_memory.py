@@ -95,3 +95,13 @@ def test_the_clock_does_not_jump(monkeypatch: pytest.MonkeyPatch) -> None:
     before = store.now().latest
     monkeypatch.setattr("holdfast.clock.wall", lambda: 0)
     assert before <= store.now().latest < before + 60_000_000
+
+
+def test_nobody_changes_a_note_in_place() -> None:
+    """What a reader does to a record that it was shown stays with the reader."""
+    store = MemoryStore()
+    with holdfast.Locks(store) as locks, locks.acquire("k", note={"run": {"id": 7}}) as lease:
+        store.load("k").record.holders[0].note["run"]["id"] = 8
+        lease.note["run"]["id"] = 9
+        locks.show("k").holders[0].note["run"]["id"] = 10
+        assert locks.show("k").holders[0].note == {"run": {"id": 7}}

@@ -63,7 +63,7 @@ class Terms(Struct, frozen=True, gc=False):
 
 def queues_at_once(terms: Terms, scripted: bool) -> bool:
     """Whether a claim asks for its place with its first try."""
-    return terms.fair is not False and terms.timeout != 0 and (terms.fair or scripted)
+    return (terms.fair or scripted) and terms.fair is not False and terms.timeout != 0
 
 
 def patience_for(ttl: Micros, ahead: int, scripted: bool) -> Micros:
@@ -75,19 +75,22 @@ def patience_for(ttl: Micros, ahead: int, scripted: bool) -> Micros:
 
 
 class _Wait(Patience, kw_only=True, gc=False):
-    """Where one claim stands while it is not yet granted."""
+    """Where one claim stands that was not granted at once."""
 
     attempt: Attempt
-    claim: Claim
     fair: bool | None
     scripted: bool  # the store runs the rules
+
+    @property
+    def claim(self) -> Claim:
+        return self.attempt.command  # type: ignore[return-value]
 
     def get_in_line(self, ahead: int = 0) -> None:
         """From now on the claim asks for a place in the queue, unless it never shall. `ahead`
         is how many were before it when it last looked, if it did."""
         if self.fair is not False and self.timeout != 0:
             patience = patience_for(self.claim.ttl, ahead, self.scripted)
-            self.claim = replace(self.claim, queue=True, patience=patience)
+            self.attempt.command = replace(self.claim, queue=True, patience=patience)
 
     @property
     def announce_at(self) -> Micros:
@@ -103,30 +106,33 @@ def acquire_steps(
     """
     claim: Claim = attempt.command  # type: ignore[assignment]
     started = now if started is None else started
-    wait = _Wait(
-        attempt.key, claim.owner, terms.timeout, terms.store_patience, started,
-        attempt=attempt, claim=claim, fair=terms.fair, scripted=witness.facts.scripted,
-    )  # fmt: skip
-    if not claim.queue and queues_at_once(terms, wait.scripted):
+    scripted = witness.facts.scripted
+    wait: _Wait | None = None  # most claims are granted at once and need none
+    if not claim.queue and queues_at_once(terms, scripted):
+        wait = _wait_of(attempt, terms, started, scripted)
         wait.get_in_line()
     too_late: Free | None = None  # gives back what had run out when the answer came
     while True:
         try:
-            verdict, view = yield from apply_steps(witness, attempt, too_late or wait.claim, now)
+            command = too_late or attempt.command
+            verdict, view = yield from apply_steps(witness, attempt, command, now)
         except (Unavailable, OutcomeUnknown) as trouble:
+            wait = wait or _wait_of(attempt, terms, started, scripted)
             sure = as_sure_as_we_are(trouble, attempt)
             yield from wait.ride_out_steps(trouble, sure, "acquire")
             now = yield from NOW
             continue
         now = view.got
-        if too_late is not None:
-            too_late = None
-            yield from _start_anew_steps(wait, now)
-        elif type(verdict) is Granted:
+        if too_late is None and type(verdict) is Granted:
             hold = hold_of(attempt.key, verdict, attempt.sent[verdict.holder.beat], terms.care)
             hold.waited = now - started
             if hold.valid(now):
                 return hold
+        wait = wait or _wait_of(attempt, terms, started, scripted)
+        if too_late is not None:
+            too_late = None
+            yield from _start_anew_steps(wait, now)
+        elif type(verdict) is Granted:
             too_late = Free(wait.claim.token)
         elif type(verdict) is Blocked:
             yield from _wait_turn_steps(witness, wait, verdict, view)
@@ -142,6 +148,14 @@ def acquire_steps(
             wait.get_in_line(verdict.places() if type(verdict) is Blocked else 0)
 
 
+def _wait_of(attempt: Attempt, terms: Terms, started: Micros, scripted: bool) -> _Wait:
+    claim: Claim = attempt.command  # type: ignore[assignment]
+    return _Wait(
+        attempt.key, claim.owner, terms.timeout, terms.store_patience, started,
+        attempt=attempt, fair=terms.fair, scripted=scripted,
+    )  # fmt: skip
+
+
 def _start_anew_steps(wait: _Wait, now: Micros) -> Steps[None]:
     """The answer was so slow that the lease ran out on its way, and it was given back. What
     comes next has a token of its own: where `Free` arrives twice, the second one must not
@@ -154,7 +168,7 @@ def _start_anew_steps(wait: _Wait, now: Micros) -> Steps[None]:
             f"the lease on {attempt.key!r} had run out when it came."
         )
     token = yield from Draw(TOKEN_BYTES)
-    attempt.command = wait.claim = replace(wait.claim, token=token)
+    attempt.command = replace(wait.claim, token=token)
 
 
 def _wait_turn_steps(witness: Witness, wait: _Wait, blocked: Blocked, view: View) -> Steps[None]:

@@ -103,6 +103,9 @@ class Freed(Struct, frozen=True, gc=False):
     """The token's grant or place in the queue is gone, by this command."""
 
 
+FREED = Freed()
+
+
 class Evicted(Struct, frozen=True, gc=False):
     """These were thrown out."""
 

@@ -123,12 +123,15 @@ class _Version(Struct):
 
 # The record as JSON. Not wrapped in a function: every swap calls it.
 encode = msgspec.json.Encoder().encode
-_decoder = msgspec.json.Decoder(Record)
-_version_decoder = msgspec.json.Decoder(_Version)
+# Made when it is first needed: that takes a millisecond, and many a program never needs it.
+_decoder: msgspec.json.Decoder[Record] | None = None
 
 
 def decode(raw: bytes | str) -> Record:
     """The record back from JSON, or `Undecodable` with the reason."""
+    global _decoder
+    if _decoder is None:
+        _decoder = msgspec.json.Decoder(Record)
     try:
         record = _decoder.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
@@ -141,7 +144,7 @@ def decode(raw: bytes | str) -> Record:
 def _newer(raw: bytes | str) -> str | None:
     """A later release may have changed every field but `v`."""
     try:
-        version = _version_decoder.decode(raw).v
+        version = msgspec.json.decode(raw, type=_Version).v
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
     return (

@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from holdfast.core import rules
-from holdfast.core.commands import Granted, Renew, Stamp, Verdict
+from holdfast.core.commands import Granted, Renew, Verdict
 from holdfast.core.contract import Applied, Conflict, Swapped
 from holdfast.core.effects import NOW, Apply, ApplyMany, Draw, Steps, Swap, SwapMany
 from holdfast.core.holds import Attempt, Hold
 from holdfast.core.records import Micros
 from holdfast.core.steps import BEAT_BYTES, apply_steps
+from holdfast.core.validity import Reading
 from holdfast.core.witness import View, Witness
 from holdfast.errors import HoldfastError, LeaseLost, OutcomeUnknown, Unavailable
 
@@ -70,7 +71,7 @@ def _by_script_steps(
     outcomes, got = yield from ApplyMany(tuple(applies))
     last = outcomes[-1]
     if isinstance(last, Applied):
-        witness.read_clock(last.now, now, got)
+        witness.read_clock(Reading(last.now, now, got))
     return [
         _renewed_by_script(hold, outcome, sent, got)
         for hold, outcome in zip(holds, outcomes, strict=True)
@@ -123,11 +124,10 @@ class _Beat:
     def prepare(self, witness: Witness, nonce: str, now: Micros) -> None:
         """What can be renewed without a load gets its swap."""
         hold = self.hold
-        view, clock = witness.recall(hold.key), witness.reading.at(now)
-        if view is None or clock is None:
+        view, stamp = witness.recall(hold.key), witness.reading.stamp(now, nonce)
+        if view is None or stamp is None:
             return
         dead = witness.dead(hold.key, view.now, now)
-        stamp = Stamp(clock.latest, nonce)
         decision = rules.decide(Renew(hold.token), view.record, dead, stamp)
         if decision.record is not None:
             self.swap = Swap(hold.key, view.version, decision.record)
@@ -141,8 +141,8 @@ class _Beat:
                 witness.expect(self.hold.key, outcome.entry, got)
             return
         self.got = got
-        view = View(self.swap.record, outcome.version, outcome.now, got)
-        witness.wrote(self.hold.key, view, sent)
+        view = View(outcome.now, sent, got, self.swap.record, outcome.version)
+        witness.wrote(self.hold.key, view)
 
 
 def _settle_steps(

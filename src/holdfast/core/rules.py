@@ -37,6 +37,7 @@ from msgspec.structs import replace
 
 from holdfast.core.commands import (
     ANYONE,
+    FREED,
     SHOWN,
     Blocked,
     Claim,
@@ -45,7 +46,6 @@ from holdfast.core.commands import (
     Evict,
     Evicted,
     Free,
-    Freed,
     Granted,
     Mismatch,
     NotHeld,
@@ -251,9 +251,9 @@ def _free(free: Free, record: Record, dead: Dead, stamp: Stamp) -> Decision:
     holders = without(record.holders, free.token)
     queue = without(record.queue, free.token) if record.queue else record.queue
     if len(holders) == len(record.holders) and len(queue) == len(record.queue):
-        return Decision(Freed() if record.freed == free.token else NotHeld())
+        return Decision(FREED if record.freed == free.token else NotHeld())
     freed = Record(record.fence, holders, queue, stamp.at, free.token)
-    return Decision(Freed(), freed, next_up(freed, dead))
+    return Decision(FREED, freed, next_up(freed, dead))
 
 
 def _offer(offer: Offer, record: Record, dead: Dead, stamp: Stamp) -> Decision:

@@ -47,6 +47,7 @@ from holdfast.core.effects import (
 from holdfast.core.events import StoreTrouble
 from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold, hold_of
 from holdfast.core.records import EMPTY, SECOND, Holder, Micros, Record, anonymous
+from holdfast.core.validity import Reading
 from holdfast.core.witness import View, Witness
 from holdfast.errors import (
     CorruptRecord,
@@ -113,19 +114,17 @@ def _swap_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
     unanswered = False
     conflicts = 0
     while True:
-        clock = witness.reading.at(now)
-        if view is None or (clock is None and view.now is not None):
+        beat, attempt.next_beat = attempt.next_beat, ""
+        if not beat:
+            beat = yield from Draw(BEAT_BYTES)
+        stamp = witness.reading.stamp(now, beat)
+        if view is None or (stamp is None and view.now is not None):
             view = yield from look_steps(witness, key)
             proven = True
             attempt.unsettled = False
             now = view.got
-            clock = witness.reading.at(now)
-        beat, attempt.next_beat = attempt.next_beat, ""
-        if not beat:
-            beat = yield from Draw(BEAT_BYTES)
-        if clock is not None:
-            stamp = Stamp(clock.latest, beat, True, clock.earliest)
-        else:
+            stamp = witness.reading.stamp(now, beat)
+        if stamp is None:
             # The fence of a new record should be recent; that of an old one never ahead.
             reached = None if view.version is None else witness.reached
             stamp = Stamp((yield from WALL), beat, False, reached)
@@ -157,8 +156,8 @@ def _swap_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             raise
         attempt.unsettled = False
         if isinstance(outcome, Swapped):
-            view = View(new, outcome.version, outcome.now, got)
-            witness.wrote(key, view, now)
+            view = View(outcome.now, now, got, new, outcome.version)
+            witness.wrote(key, view)
             return verdict, view
         attempt.touched = touched_before or attempt.shows_in(outcome.entry.record)
         witness.forget(key)
@@ -189,8 +188,9 @@ def _script_steps(
         attempt.touched, attempt.unsettled = touched_before, False
         raise
     attempt.unsettled = False
-    witness.read_clock(applied.now, now, got)
-    return applied.verdict, View(EMPTY, applied.version, applied.now, got)
+    view = View(applied.now, now, got, EMPTY, applied.version)
+    witness.read_clock(view)
+    return applied.verdict, view
 
 
 def _step_back_steps() -> Steps[None]:
@@ -332,6 +332,6 @@ def _replace_corrupt_steps(witness: Witness, key: str) -> Steps[None]:
     entry, sent, got = yield from Load(key)
     if entry.fault is None:
         return
-    witness.read_clock(entry.now, sent, got)
+    witness.read_clock(Reading(entry.now, sent, got))
     at = entry.now.latest if entry.now is not None else (yield from WALL)
     yield from Swap(key, entry.version, Record(fence=at, updated_at=at), ("*",))

@@ -4,8 +4,8 @@ Two clocks are at work and they are never compared: the store's, which decides w
 record expires, and each client's own monotonic one. What ties them together:
 
  1. A request sent at local `m0` read the store's clock as `S`. The reading was taken after
-    `m0`, so at local `m` the store shows at most `S.latest + (m - m0)`: `Reading.at`.
- 2. A write sent at `m` says `expires_at = at(m).latest + ttl`. The holder trusts it until
+    `m0`, so at local `m` the store shows at most `S.latest + (m - m0)`: `Reading.stamp`.
+ 2. A write sent at `m` says `expires_at = stamp(m).at + ttl`. The holder trusts it until
     `m + ttl - margin`. At that moment the store shows no more than `expires_at`: the
     store always gives the holder at least as long as the holder gives itself.
  3. A party is dead when the store's clock, read together with its record, is surely
@@ -14,7 +14,7 @@ record expires, and each client's own monotonic one. What ties them together:
     for its whole ttl, counted from *after* the reply that first showed it: its own
     deadline counts from before the request that wrote it, so it has passed.
  5. In the same way the store shows at least `S.earliest + (m - m1)` when the answer came at
-    `m1`: `at(m).earliest`. That is the floor of a fence, which must be recent but never ahead
+    `m1`: `stamp(m).reached`. That is the floor of a fence, which must be recent but never ahead
     of the clock: if the record were lost, the next fence could be smaller.
  6. Clocks run at slightly different rates, by at most 1 in `RATE`.
 """
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from holdfast.core.commands import Stamp
 from holdfast.core.contract import Interval
 from holdfast.core.records import SECOND, Micros
 
@@ -41,27 +42,31 @@ def deadline(sent: Micros, ttl: Micros) -> Micros:
 
 
 class Reading(Struct, frozen=True, gc=False):
-    """A reading of the store's clock: when the request that brought it was sent, and when
-    the answer came."""
+    """A reading of the store's clock, if the answer had one: when the request that brought it
+    was sent, and when the answer came."""
 
-    now: Interval
+    now: Interval | None
     sent: Micros
     got: Micros
 
-    def at(self, m: Micros) -> Interval | None:
-        """What the store's clock can show at local time `m`; None if the reading is too old
-        for that to be of use. Another thread's reading may be younger than `m`: then it is
-        taken as it is."""
-        most, least = m - self.sent, m - self.got
-        if most > READING_GOOD_FOR:
+    def stamp(self, m: Micros, beat: str) -> Stamp | None:
+        """What a write at local time `m` says of the store's time: what it can show then; None
+        if the reading is too old for that to be of use. Another thread's reading may be
+        younger than `m`: then it is taken as it is."""
+        now, most, least = self.now, m - self.sent, m - self.got
+        if now is None or most > READING_GOOD_FOR:
             return None
         if least < 0:
             least = 0
             if most < 0:
                 most = 0
-        now = self.now
-        return Interval(now.earliest + least - least // RATE, now.latest + most + most // RATE + 1)
+        latest = now.latest + most + most // RATE + 1
+        return Stamp(latest, beat, True, now.earliest + least - least // RATE)
+
+    def at(self, m: Micros) -> Interval | None:
+        """The same without a write: what the store's clock can show at local time `m`."""
+        stamp = self.stamp(m, "")
+        return None if stamp is None else Interval(stamp.reached or 0, stamp.at)
 
 
-# Never read: too old for any purpose.
-UNREAD = Reading(Interval(0, 0), -(2**62), -(2**62))
+UNREAD = Reading(None, 0, 0)

@@ -28,13 +28,25 @@ def _drop_oldest(memory: dict[str, Any]) -> None:
         memory.pop(next(iter(memory)), None)
 
 
-class View(Struct, frozen=True, gc=False):
-    """A record as this client saw it last, in a reply that came at `got`."""
+class View(Reading, frozen=True, gc=False):
+    """A record as this client saw it last, with the reading of the clock in the same reply."""
 
     record: Record
     version: Version
+
+
+class _Judge(Struct, frozen=True, gc=False):
+    """Who is dead. Not a function inside of another one: that takes five times as long to make,
+    and most records have nobody in them to be judged."""
+
     now: Interval | None
-    got: Micros
+    m: Micros
+    silent_since: dict[tuple[str, str], Micros]
+
+    def __call__(self, party: Party) -> bool:
+        if self.now is not None and party.expires_at:
+            return self.now.earliest > party.expires_at
+        return self.m - self.silent_since.get((party.token, party.beat), self.m) > party.ttl
 
 
 class Witness:
@@ -44,7 +56,7 @@ class Witness:
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self.reading = UNREAD  # of its clock, the last one
+        self.reading: Reading = UNREAD  # of its clock, the last one
         self.reached: Micros | None = None  # what its clock has surely shown already
         self._views: dict[str, View] = {}
         self.recall = self._views.get  # a record as we wrote it last, if we have it
@@ -53,26 +65,27 @@ class Witness:
 
     # --- the clock ------------------------------------------------------------------------
 
-    def read_clock(self, now: Interval | None, sent: Micros, got: Micros) -> None:
-        """A reply brought the store's time."""
-        if now is not None:
-            self.reading = Reading(now, sent, got)
+    def read_clock(self, reading: Reading) -> None:
+        """A reply came, and may have brought the store's time."""
+        if reading.now is not None:
+            self.reading = reading
 
     # --- records --------------------------------------------------------------------------
 
     def saw(self, key: str, entry: Entry, sent: Micros, got: Micros) -> View:
         """A reply showed a record."""
-        self.read_clock(entry.now, sent, got)
+        view = View(entry.now, sent, got, entry.record, entry.version)
+        self.read_clock(view)
         reached = entry.reached if entry.now is None else entry.now.earliest
         if reached is not None and (self.reached is None or reached > self.reached):
             self.reached = reached
         self._observe(key, entry.record, entry.now, got)
-        return View(entry.record, entry.version, entry.now, got)
+        return view
 
-    def wrote(self, key: str, view: View, sent: Micros) -> None:
+    def wrote(self, key: str, view: View) -> None:
         """A swap of ours was done: the next one can go without a load."""
         if view.now is not None:
-            self.reading = Reading(view.now, sent, view.got)
+            self.reading = view
         if self._contended and not view.record.holders and key in self._contended:
             # Somebody else will have it before we are back.
             self._contended.discard(key)
@@ -88,7 +101,7 @@ class Witness:
     def expect(self, key: str, entry: Entry, got: Micros) -> None:
         """A wake-up showed a record: a swap may go without a load, and will prove it."""
         if entry.fault is None:
-            self._remember(key, View(entry.record, entry.version, entry.now, got))
+            self._remember(key, View(entry.now, got, got, entry.record, entry.version))
 
     def _remember(self, key: str, view: View) -> None:
         views = self._views
@@ -104,14 +117,7 @@ class Witness:
 
     def dead(self, key: str, now: Interval | None, m: Micros) -> Dead:
         """Who has run out, by the store's clock or by their silence until local time `m`."""
-        silent_since = self._observed.get(key, _NOTHING)
-
-        def judge(party: Party) -> bool:
-            if now is not None and party.expires_at:
-                return now.earliest > party.expires_at
-            return m - silent_since.get((party.token, party.beat), m) > party.ttl
-
-        return judge
+        return _Judge(now, m, self._observed.get(key, _NOTHING))
 
     def dead_from(self, key: str, party: Party, now: Interval | None, got: Micros) -> Micros:
         """The local time at which a new look can find this party dead."""

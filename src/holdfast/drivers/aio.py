@@ -127,8 +127,9 @@ class AsyncDriver:
                     effect = steps.send(answer)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
-        finally:
+        except BaseException:
             steps.close()
+            raise
 
     async def undo(self, attempts: Sequence[Attempt]) -> None:
         """Take out what the attempts left in the store; if that fails, the ttl will."""

@@ -144,7 +144,7 @@ class KeeperRunner:
 
     def _submit(self, batch: list[Hold]) -> None:
         try:
-            self._pool.submit(partial(self._run_beats, batch))
+            self._pool.run(partial(self._run_beats, batch))
         except RuntimeError as trouble:  # no thread to be had: tried again like a failed beat
             self._beats_done(batch, [trouble] * len(batch))
 

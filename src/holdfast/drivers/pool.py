@@ -3,44 +3,56 @@ does not keep the interpreter from ending."""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from functools import partial
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 R = TypeVar("R")
-_Work = tuple["Future[Any]", Callable[[], Any]]
+_Call = Callable[[], Any]
+
+logger = logging.getLogger("holdfast")
 
 
 class DaemonPool:
     """Starts a thread when there is work and no idle one, up to a number of them.
 
-    What is submitted after `close()` gets a thread of its own: nobody waits in vain.
+    What comes after `close()` gets a thread of its own: nobody waits in vain.
     """
 
     def __init__(self, most: int, name: str) -> None:
         self._most = most
         self._name = name
         self._lock = threading.Lock()
-        self._work: SimpleQueue[_Work | None] = SimpleQueue()
+        self._work: SimpleQueue[_Call | None] = SimpleQueue()
         self._threads = 0
         self._idle = 0
         self._closed = False
 
-    def submit(self, call: Callable[[], R]) -> Future[R]:
-        """Run this in one of the threads."""
-        future: Future[R] = Future()
+    def run(self, call: _Call) -> None:
+        """Run this in one of the threads; nobody waits for it. Thousands may stand in line."""
         with self._lock:
             if self._closed:
-                self._start(self._run, (future, call))
-                return future
+                self._start(partial(_run, call))
+                return
             if self._idle > 0:
                 self._idle -= 1
             elif self._threads < self._most:
                 self._start(self._serve)
                 self._threads += 1
-            self._work.put((future, call))
+            self._work.put(call)
+
+    def submit(self, call: Callable[[], R]) -> Future[R]:
+        """Run this in one of the threads, for somebody who waits for what it returns."""
+        from concurrent.futures import Future
+
+        future: Future[R] = Future()
+        self.run(partial(_settle, future, call))
         return future
 
     def close(self) -> None:
@@ -51,19 +63,27 @@ class DaemonPool:
                 self._work.put(None)
             self._threads = 0
 
-    def _start(self, target: Callable[..., None], work: tuple[Any, ...] = ()) -> None:
-        threading.Thread(target=target, args=work, name=self._name, daemon=True).start()
+    def _start(self, target: Callable[[], None]) -> None:
+        threading.Thread(target=target, name=self._name, daemon=True).start()
 
     def _serve(self) -> None:
-        while (work := self._work.get()) is not None:
-            self._run(*work)
-            del work
+        while (call := self._work.get()) is not None:
+            _run(call)
+            del call
             with self._lock:
                 self._idle += 1
 
-    def _run(self, future: Future[Any], call: Callable[[], Any]) -> None:
-        if future.set_running_or_notify_cancel():
-            try:
-                future.set_result(call())
-            except BaseException as exc:  # handed to whoever waits for the future
-                future.set_exception(exc)
+
+def _run(call: _Call) -> None:
+    try:
+        call()
+    except BaseException:  # nobody else would learn of it, and the thread goes on
+        logger.exception("A call in the background failed")
+
+
+def _settle(future: Future[Any], call: _Call) -> None:
+    if future.set_running_or_notify_cancel():
+        try:
+            future.set_result(call())
+        except BaseException as exc:  # handed to whoever waits for the future
+            future.set_exception(exc)

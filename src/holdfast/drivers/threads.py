@@ -114,8 +114,9 @@ class ThreadDriver:
                     effect = steps.send(answer)
         except StopIteration as done:
             return done.value  # type: ignore[no-any-return]
-        finally:
+        except BaseException:
             steps.close()
+            raise
 
     def undo(self, attempts: Sequence[Attempt]) -> None:
         """Take out what the attempts left in the store; if that fails, the ttl will."""

@@ -82,7 +82,7 @@ class ServiceClock:
     def latest(self) -> Micros | None:
         """What it shows at most; None if no reply ever told."""
         reading = self._reading
-        if reading is None:
+        if reading is None or reading.now is None:
             return None
         elapsed = max(0, clock.monotonic() - reading.sent)
         return reading.now.latest + elapsed + elapsed // RATE + 1
@@ -90,7 +90,7 @@ class ServiceClock:
     def earliest(self) -> Micros | None:
         """What it has surely reached; None if no reply ever told."""
         reading = self._reading
-        if reading is None:
+        if reading is None or reading.now is None:
             return None
         elapsed = max(0, clock.monotonic() - reading.got)
         return reading.now.earliest + elapsed - elapsed // RATE

@@ -37,7 +37,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class MemoryStore(RingingStore):
-    """A dictionary. Records are kept encoded, so that nobody can change one in place."""
+    """A dictionary of records, which nobody can change in place."""
 
     facts = Facts(
         name="memory",
@@ -53,7 +53,7 @@ class MemoryStore(RingingStore):
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._rows: dict[str, tuple[bytes, int]] = {}
+        self._rows: dict[str, tuple[Record | bytes, int]] = {}
         self._order: list[str] | None = []  # the keys in order; None: to be sorted again
         self._last_version = 0
         self._epoch = clock.wall() - clock.monotonic()
@@ -75,24 +75,29 @@ class MemoryStore(RingingStore):
     def load(self, key: str) -> Entry:
         """What is there now."""
         row = self._rows.get(key)
-        return Entry(now=self.now()) if row is None else entry_from(*row, self.now())
+        if row is None:
+            return Entry(now=self.now())
+        kept, version = row
+        if isinstance(kept, Record):
+            return Entry(kept, version, self.now())
+        return entry_from(kept, version, self.now())
 
     def swap(
         self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
     ) -> Outcome:
         """Compare the version and write, under the store's lock."""
-        raw = None if record is None else encode(record)
+        kept = None if record is None else _fixed(record)
         with self._lock:
             row = self._rows.get(key)
             if version != (None if row is None else row[1]):
                 return Conflict(self.load(key))
             self._last_version = new = self._last_version + 1
-            if row is None or raw is None:
+            if row is None or kept is None:
                 self._order = None
-            if raw is None:
+            if kept is None:
                 self._rows.pop(key, None)
             else:
-                self._rows[key] = raw, new
+                self._rows[key] = kept, new
             now = self.now()
         if wake:
             self._wakeups.wake(key, wake)
@@ -131,3 +136,11 @@ class MemoryStore(RingingStore):
         from holdfast.stores.threaded import InlineStore
 
         return InlineStore(self)
+
+
+def _fixed(record: Record) -> Record | bytes:
+    """A record is fixed but for the notes in it: one with a note is kept encoded."""
+    for holder in record.holders:
+        if holder.note:
+            return encode(record)
+    return record

@@ -9,10 +9,11 @@ from msgspec import Struct
 
 from holdfast.errors import BadURL
 
-_SECRET = re.compile(r"pass|pwd|secret|token|key|auth|credential|signature|sig$", re.I)
+# Compiled by `re` when they are first needed: most programs have nothing to redact.
+_SECRET = r"(?i)pass|pwd|secret|token|key|auth|credential|signature|sig$"
 # Up to the last @: an unescaped / or @ in a password must not bring the rest of it to light.
-_USERINFO = re.compile(r"(?<=://)[^/\s]\S*@")
-_QUERY_VALUE = re.compile(r"([?&;])([^=&\s]+)=([^&\s]*)")
+_USERINFO = r"(?<=://)[^/\s]\S*@"
+_QUERY_VALUE = r"([?&;])([^=&\s]+)=([^&\s]*)"
 
 
 class StoreURL(Struct, frozen=True, repr_omit_defaults=True):
@@ -70,9 +71,9 @@ def parse(text: str) -> StoreURL:
 
 def redact(text: Any) -> str:
     """A URL, or a message with URLs in it, without user info and secret options."""
-    return _USERINFO.sub("***@", _QUERY_VALUE.sub(_redact_option, str(text)))
+    return re.sub(_USERINFO, "***@", re.sub(_QUERY_VALUE, _redact_option, str(text)))
 
 
 def _redact_option(match: re.Match[str]) -> str:
     before, name, value = match.groups()
-    return f"{before}{name}={'***' if _SECRET.search(name) else value}"
+    return f"{before}{name}={'***' if re.search(_SECRET, name) else value}"

@@ -9,7 +9,7 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from holdfast.core import holds, listing, rules, validity, watching
-from holdfast.core.commands import Decision, Granted, Renew
+from holdfast.core.commands import Decision, Granted, Renew, Stamp
 from holdfast.core.contract import Interval
 from holdfast.core.effects import WALL, Steps
 from holdfast.core.holds import Attempt
@@ -51,7 +51,11 @@ def _deadline_from_after_the_reply() -> Iterator[Patches]:
 
 @mutant(100)
 def _expiry_from_the_clock_of_an_earlier_load() -> Iterator[Patches]:
-    yield patch.object(validity.Reading, "at", lambda self, m: self.now)
+    def stamp(self: validity.Reading, m: int, beat: str) -> Stamp | None:
+        now = self.now
+        return None if now is None else Stamp(now.latest, beat, True, now.earliest)
+
+    yield patch.object(validity.Reading, "stamp", stamp)
 
 
 @mutant(300)
@@ -78,8 +82,9 @@ def _no_margin_for_clock_rates() -> Iterator[Patches]:
 def _a_date_clock_taken_as_exact() -> Iterator[Patches]:
     original = Witness.read_clock
 
-    def read_clock(self: Witness, now: Interval | None, sent: int, got: int) -> None:
-        original(self, now and Interval(now.earliest, now.earliest), sent, got)
+    def read_clock(self: Witness, reading: validity.Reading) -> None:
+        now = reading.now and Interval(reading.now.earliest, reading.now.earliest)
+        original(self, validity.Reading(now, reading.sent, reading.got))
 
     yield patch.object(Witness, "read_clock", read_clock)
 
@@ -106,13 +111,15 @@ def _a_clock_reading_counted_from_after_the_reply() -> Iterator[Patches]:
 
 @mutant(400)
 def _a_clock_carried_on_without_regard_to_its_rate() -> Iterator[Patches]:
-    original = validity.Reading.at
+    original = validity.Reading.stamp
 
-    def at(self: validity.Reading, m: int) -> Interval | None:
-        right = original(self, m)
-        return right and Interval(right.earliest, self.now.latest + m - self.sent)
+    def stamp(self: validity.Reading, m: int, beat: str) -> Stamp | None:
+        right = original(self, m, beat)
+        if right is None or self.now is None:
+            return None
+        return replace(right, at=self.now.latest + m - self.sent)
 
-    yield patch.object(validity.Reading, "at", at)
+    yield patch.object(validity.Reading, "stamp", stamp)
 
 
 @mutant(600)

@@ -88,7 +88,7 @@ class Heart:
             return  # its last beat hangs
         self._under_way.add(lock)
         try:
-            self._pool.submit(partial(self._run, lock))
+            self._pool.run(partial(self._run, lock))
         except RuntimeError:  # no thread to be had: it beats in the next period
             self._under_way.discard(lock)
             logger.warning("No heartbeat for %s", lock.unique_identifier, exc_info=True)

@@ -100,20 +100,11 @@ class DirectoryStore(RingingStore):
                 self._folder.remove(name)
             else:
                 raw = pack(key, nonce, record, nonce if wake else _turn_of(before))
-                self._put(nonce, name, raw)
+                self._folder.put(nonce, name, raw)
                 written = version_of(raw)
         if wake:
             self._poller.sleepers.wake(key, wake)
         return Swapped(written, self._folder.now())
-
-    def _put(self, nonce: str, name: str, raw: bytes) -> None:
-        new = self._folder.prepare(nonce, raw)
-        try:
-            self._folder.replace(new, name)
-        except BaseException:
-            with suppress(OSError):
-                new.unlink()
-            raise
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
         """A listing in the order of the files' names."""

@@ -54,6 +54,8 @@ class Folder:
         self.path = path
         self._locks = locks
         self._ours = path / OURS
+        # For what happens at every write. Not Paths: they would intern every name that there is.
+        self._files, self._beside = f"{path}/", f"{path / OURS}/"
         self._busy_s = busy_s
         self._fsync = fsync
 
@@ -70,8 +72,7 @@ class Folder:
             raise self.trouble(exc) from exc
 
     def _read(self, name: str) -> bytes:
-        # Not a Path: it would intern every name that there is.
-        opened = os.open(f"{self.path}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+        opened = os.open(self._files + name, os.O_RDONLY | os.O_CLOEXEC)
         try:
             raw = os.read(opened, 65536)
             while more := os.read(opened, 65536):
@@ -83,7 +84,7 @@ class Folder:
     def signature(self, name: str) -> tuple[int, int, int] | None:
         """Changes whenever the file is replaced; much cheaper than reading it."""
         try:
-            found = (self.path / name).stat()
+            found = os.stat(self._files + name)
         except FileNotFoundError:
             return None
         except OSError as exc:
@@ -104,10 +105,10 @@ class Folder:
 
     def now(self) -> Interval | None:
         """The file system's clock, which on a network is its server's; None: we may not."""
-        clock = self._ours / "clock"
+        clock = self._beside + "clock"
         try:
             os.utime(clock)
-            at = clock.stat().st_mtime_ns // 1000
+            at = os.stat(clock).st_mtime_ns // 1000
         except OSError:
             return None
         return Interval(at, at + TICK)
@@ -145,7 +146,7 @@ class Folder:
             os.close(opened)
 
     def _lock(self, lock: str) -> int:
-        path = self._ours / lock
+        path = self._beside + lock
         ends_at = time.monotonic() + self._busy_s
         nap = _SHORTEST_NAP_S
         while True:
@@ -163,7 +164,7 @@ class Folder:
                 raise
             os.close(opened)  # somebody has tidied up; the others lock a new file
 
-    def _open_lock(self, path: Path) -> int:
+    def _open_lock(self, path: str) -> int:
         flags = os.O_RDWR | os.O_CLOEXEC
         try:
             return os.open(path, flags)
@@ -177,22 +178,30 @@ class Folder:
         except OSError as exc:
             raise self.trouble(exc) from exc
 
-    def prepare(self, nonce: str, raw: bytes) -> Path:
-        """Write a file beside; `replace` puts it in place."""
-        new = self._ours / f"new-{nonce}"
+    def put(self, nonce: str, name: str, raw: bytes) -> None:
+        """Replace a file whole: others see what was there before, or all of this."""
+        new = self._prepare(nonce, raw)
+        try:
+            self._replace(new, name)
+        except BaseException:
+            _unlink(new)
+            raise
+
+    def _prepare(self, nonce: str, raw: bytes) -> str:
+        """Write a file beside; `_replace` puts it in place."""
+        new = f"{self._beside}new-{nonce}"
         try:
             self._write(new, raw)
         except FileNotFoundError:
             self._check_it_is_there()
             self.create()
-            return self.prepare(nonce, raw)
+            return self._prepare(nonce, raw)
         except OSError as exc:
-            with suppress(OSError):
-                new.unlink()
+            _unlink(new)
             raise self.trouble(exc) from exc
         return new
 
-    def _write(self, path: Path, raw: bytes) -> None:
+    def _write(self, path: str, raw: bytes) -> None:
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
             os.write(opened, raw)
@@ -201,20 +210,9 @@ class Folder:
         finally:
             os.close(opened)
 
-    def put(self, nonce: str, name: str, raw: bytes) -> None:
-        """Replace a file whole: others see what was there before, or all of this."""
-        new = self.prepare(nonce, raw)
+    def _replace(self, new: str, name: str) -> None:
         try:
-            self.replace(new, name)
-        except BaseException:
-            with suppress(OSError):
-                new.unlink()
-            raise
-
-    def replace(self, new: Path, name: str) -> None:
-        """Put a prepared file in place."""
-        try:
-            os.replace(new, self.path / name)  # noqa: PTH105
+            os.replace(new, self._files + name)  # noqa: PTH105
             if self._fsync:
                 self._sync_names()
         except OSError as exc:
@@ -257,9 +255,9 @@ class Folder:
         return Unavailable(f"{self.path}: {exc.strerror}.")
 
 
-def version_of(raw: bytes) -> str:
+def version_of(raw: bytes) -> bytes:
     """No two writes have the same content, so a digest of it tells them apart."""
-    return blake2b(raw, digest_size=16).hexdigest()
+    return blake2b(raw, digest_size=16).digest()
 
 
 def _lock_name(number: int) -> str:
@@ -274,9 +272,14 @@ def _try_lock(opened: int) -> bool:
     return True
 
 
-def _is_still(opened: int, path: Path) -> bool:
+def _unlink(path: str) -> None:
+    with suppress(OSError):
+        os.unlink(path)  # noqa: PTH108
+
+
+def _is_still(opened: int, path: str) -> bool:
     """Whether what we have locked is what others will lock."""
     try:
-        return os.path.samestat(os.fstat(opened), path.stat())
+        return os.path.samestat(os.fstat(opened), os.stat(path))
     except FileNotFoundError:
         return False

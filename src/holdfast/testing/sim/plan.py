@@ -115,6 +115,12 @@ class Plan:
         return self.request_timeout + self.kind.doubt + 700_000 + stall
 
     @property
+    def clock_lag(self) -> Micros:
+        """How far behind the store's clock a client's lower bound for it can be: a reply may
+        lie there while the client stands still."""
+        return self.clock_reach + self.longest_stall
+
+    @property
     def longest_stall(self) -> Micros:
         """For how long a client or a thread stands still at most."""
         return self.longest_ttl * 5 // 2

@@ -47,7 +47,7 @@ class Fences(Checker):
         if self.world.plan.kind.compares or belief.op.kind == "join":
             return
         given = self._given.setdefault(hold.key, [])
-        clearly_before = belief.op.started - self.world.plan.clock_reach
+        clearly_before = belief.op.started - self.world.plan.clock_lag
         for when, fence in given:
             if when < clearly_before and fence >= hold.fence:
                 raise self.broken(f"{belief} got {hold.fence}, long after {fence} was given")
