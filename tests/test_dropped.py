@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import subprocess
+import sys
 import weakref
+from pathlib import Path
 
 import pytest
 
+import holdfast
 from holdfast import aio
 from holdfast.stores.memory import MemoryStore
 from holdfast.sync import Locks
@@ -77,6 +81,27 @@ def test_a_released_lease_says_nothing() -> None:
         kept = locks.acquire("other")
         until(lambda: kept.hold.renewed > kept.hold.acquired)  # the keeper came by
         assert told == ["Acquired", "Released", "Acquired"]
+
+
+LEFT_OPEN = """
+import sys, holdfast
+
+def job():
+    with holdfast.connect(sys.argv[1], ttl=60) as locks, locks.acquire("k"):
+        yield
+
+running = job()
+next(running)
+"""
+
+
+def test_a_block_that_is_open_when_the_program_ends(tmp_path: Path) -> None:
+    """Python leaves it after the end of all other threads, whatever they had: the lock is
+    released, and the program does end."""
+    url = f"sqlite://{tmp_path}/locks.db"
+    subprocess.run([sys.executable, "-c", LEFT_OPEN, url], check=True, timeout=30)
+    with holdfast.connect(url) as locks:
+        assert locks.show("k").free
 
 
 def test_many_dropped_at_once() -> None:
