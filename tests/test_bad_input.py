@@ -351,6 +351,39 @@ def test_releasing_twice(locks: Locks) -> None:
         lease.check()
 
 
+def test_entering_what_has_ended(locks: Locks) -> None:
+    """A block does not begin under a lease that was released, handed over or lost."""
+    released, handed, lost = (locks.acquire(key) for key in "abc")
+    released.release()
+    handed.hand_over()
+    locks.evict("c")
+    lost.release()
+    group = locks.acquire_all(["d", "e"])
+    group["d"].release()
+    ended: list[Any] = [released, handed, lost, group]
+    for lease in ended:
+        with pytest.raises(LeaseLost, match="not yours"), lease:
+            pytest.fail("this would not be protected")
+
+
+def test_entering_what_has_ended_in_a_task() -> None:
+    """The same for asyncio."""
+
+    async def run() -> None:
+        async with aio.connect(f"memory://{unique()}") as locks:
+            lease = await locks.acquire("k")
+            await lease.release()
+            group = await locks.acquire_all(["k"])
+            await group.release()
+            ended: list[Any] = [lease, group]
+            for one in ended:
+                with pytest.raises(LeaseLost, match="not yours"):
+                    async with one:
+                        pytest.fail("this would not be protected")
+
+    asyncio.run(run())
+
+
 def test_closed_client() -> None:
     """Every use of a closed client says so."""
     with memory_locks() as locks:

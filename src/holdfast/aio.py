@@ -133,6 +133,7 @@ class Lease(LeaseBase[asyncio.Event]):
         return ticket
 
     async def __aenter__(self) -> Lease:
+        self.check()
         return self
 
     async def __aexit__(
@@ -191,6 +192,7 @@ class Leases(LeasesBase[Lease]):
         await self._each(lambda lease: lease.release())
 
     async def __aenter__(self) -> Leases:
+        self.check()
         return self
 
     async def __aexit__(

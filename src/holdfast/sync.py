@@ -119,6 +119,7 @@ class Lease(LeaseBase[threading.Event]):
         return ticket
 
     def __enter__(self) -> Lease:
+        self.check()
         return self
 
     def __exit__(
@@ -161,6 +162,7 @@ class Leases(LeasesBase[Lease]):
         self._each(lambda lease: lease.release())
 
     def __enter__(self) -> Leases:
+        self.check()
         return self
 
     def __exit__(
