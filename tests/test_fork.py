@@ -254,6 +254,23 @@ def test_fork_amid_traffic(tmp_path: Path) -> None:
     assert trouble == []
 
 
+def test_fork_amid_a_call(tmp_path: Path) -> None:
+    """As from a signal handler. What a child has open of a file cannot be told from what its
+    parent has: rather than see a world of its own, it is told so."""
+    url = f"sqlite://{tmp_path}/locks.db?busy_s=0.05"
+    with holdfast.connect(url) as locks, locks.acquire("k") as lease:
+        store = locks._client.store
+        with store._lock:  # type: ignore[attr-defined]
+            child = Child(lambda _: raised(lambda: holdfast.connect(url)))
+        said = child.answer()
+        assert said.startswith("Misconfigured: ")
+        assert "fork" in said
+        assert lease.held
+        with holdfast.connect(url) as other:  # the parent is none the worse for it
+            assert other.try_acquire("k") is None
+        assert Child(lambda _: raised(lambda: holdfast.connect(url).close())).answer() == "nothing"
+
+
 def test_memory_store_of_a_child_is_empty() -> None:
     """The copy of a memory store in a child has no ghosts of the parent's leases."""
     url = f"memory://{unique()}"

@@ -1,7 +1,13 @@
 """The beats of a hold: one by one, or many in one trip.
 
-A beat that fails is the keeper's to try again; what cannot be renewed without a look at its
-record is renewed on its own.
+A beat that fails is the keeper's to try again, and soon.
+
+ 1. What cannot be renewed without a look at its record is renewed on its own, after the batch.
+ 2. A batch that fails as a whole is not taken apart at once: most likely it is the store that
+    is in trouble, and a hundred requests that time out one after the other would take longer
+    than the leases have. When these beat again, they go alone, in case one of them is to blame.
+ 3. When two that go alone fail for the store's sake, one after the other, the rest is left for
+    the next time.
 """
 
 from __future__ import annotations
@@ -10,13 +16,16 @@ from collections.abc import Mapping, Sequence
 
 from holdfast.core import rules
 from holdfast.core.commands import Granted, Renew, Stamp, Verdict
-from holdfast.core.contract import Applied, Swapped
+from holdfast.core.contract import Applied, Conflict, Swapped
 from holdfast.core.effects import NOW, Apply, ApplyMany, Draw, Steps, Swap, SwapMany
 from holdfast.core.holds import Attempt, Hold
 from holdfast.core.records import Micros
 from holdfast.core.steps import BEAT_BYTES, apply_steps
 from holdfast.core.witness import View, Witness
-from holdfast.errors import HoldfastError, LeaseLost, OutcomeUnknown
+from holdfast.errors import HoldfastError, LeaseLost, OutcomeUnknown, Unavailable
+
+# So many failures in a row are the store's trouble, and not that of one record.
+STORE_IS_IN_TROUBLE = 2
 
 
 def renew_steps(witness: Witness, hold: Hold) -> Steps[None]:
@@ -75,11 +84,7 @@ def _renewed_by_script(
         return outcome
     if isinstance(outcome, Exception):
         return OutcomeUnknown(f"The renewal failed in an unforeseen way: {outcome!r}")
-    try:
-        _renewed(hold, outcome.verdict, sent, got)
-    except LeaseLost as lost:
-        return lost
-    return None
+    return _outcome(hold, outcome.verdict, sent, got)
 
 
 def _by_swap_steps(
@@ -96,22 +101,24 @@ def _by_swap_steps(
     outcomes, got = (yield from SwapMany(swaps)) if swaps else ((), now)
     for beat, outcome in zip(ready, outcomes, strict=True):
         beat.landed(witness, outcome, now, got)
-    results = []
-    for beat in beats:
-        results.append((yield from _finish_steps(witness, beat, sent)))
-    return results
+    troubles = [outcome for outcome in outcomes if isinstance(outcome, HoldfastError)]
+    if len(troubles) == len(ready) > 1:
+        for beat, trouble in zip(ready, troubles, strict=True):
+            beat.trouble = trouble
+    return (yield from _settle_steps(witness, beats, sent))
 
 
 class _Beat:
     """One renewal in a batch."""
 
-    __slots__ = ("got", "hold", "swap", "verdict")
+    __slots__ = ("got", "hold", "swap", "trouble", "verdict")
 
     def __init__(self, hold: Hold) -> None:
         self.hold = hold
         self.swap: Swap | None = None
         self.verdict: Verdict | None = None
         self.got: Micros | None = None  # when it came back, if it was done
+        self.trouble: HoldfastError | None = None  # what the whole batch met
 
     def prepare(self, witness: Witness, nonce: str, now: Micros) -> None:
         """What can be renewed without a load gets its swap."""
@@ -130,20 +137,49 @@ class _Beat:
         """The batch came back. What was not done is looked at on its own."""
         if not isinstance(outcome, Swapped) or self.swap is None or self.swap.record is None:
             witness.forget(self.hold.key)
+            if isinstance(outcome, Conflict):
+                witness.expect(self.hold.key, outcome.entry, got)
             return
         self.got = got
         view = View(self.swap.record, outcome.version, outcome.now, got)
         witness.wrote(self.hold.key, view, sent)
 
 
-def _finish_steps(
-    witness: Witness, beat: _Beat, sent: Mapping[str, Micros]
-) -> Steps[HoldfastError | None]:
-    try:
-        if beat.verdict is None or beat.got is None:
-            yield from renew_steps(witness, beat.hold)
+def _settle_steps(
+    witness: Witness, beats: Sequence[_Beat], sent: Mapping[str, Micros]
+) -> Steps[list[HoldfastError | None]]:
+    results: list[HoldfastError | None] = []
+    failures: list[HoldfastError] = []  # in a row
+    for beat in beats:
+        if beat.trouble is not None:
+            results.append(beat.trouble)
+        elif beat.verdict is not None and beat.got is not None:
+            results.append(_outcome(beat.hold, beat.verdict, sent, beat.got))
+        elif len(failures) >= STORE_IS_IN_TROUBLE:
+            results.append(failures[-1])
         else:
-            _renewed(beat.hold, beat.verdict, sent, beat.got)
+            result = yield from _alone_steps(witness, beat.hold)
+            if isinstance(result, (Unavailable, OutcomeUnknown)):
+                failures.append(result)
+            else:
+                failures.clear()
+            results.append(result)
+    return results
+
+
+def _alone_steps(witness: Witness, hold: Hold) -> Steps[HoldfastError | None]:
+    try:
+        yield from renew_steps(witness, hold)
     except HoldfastError as trouble:
         return trouble
+    return None
+
+
+def _outcome(
+    hold: Hold, verdict: Verdict, sent: Mapping[str, Micros], got: Micros
+) -> HoldfastError | None:
+    try:
+        _renewed(hold, verdict, sent, got)
+    except LeaseLost as lost:
+        return lost
     return None

@@ -61,6 +61,34 @@ def test_somebody_else_makes_the_file_meanwhile(
     assert looks > after
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="tells what is open on Linux only")
+@pytest.mark.parametrize("let_go", ["pause", "close"])
+@pytest.mark.parametrize("asked", [None, "SELECT * FROM holdfast_meta", "PRAGMA data_version"])
+def test_a_connection_lets_go_of_the_file(path: Path, let_go: str, asked: str | None) -> None:
+    """Also with an answer that nobody has read: SQLite keeps the file open for that one, and a
+    child that is forked then trusts locks that are not its own."""
+    SQLiteStore(path).close()
+    connection = file.Connection(path, 5.0)
+    if asked is not None:
+        connection.run(asked)
+    assert is_open(path)
+    getattr(connection, let_go)()
+    assert not is_open(path)
+
+
+def is_open(path: Path) -> bool:
+    """Whether this process has the file open."""
+    descriptors = list(Path("/proc/self/fd").iterdir())
+    return any(path.exists() and _leads_to(one, path) for one in descriptors)
+
+
+def _leads_to(descriptor: Path, path: Path) -> bool:
+    try:
+        return descriptor.samefile(path)
+    except OSError:  # it was the one for looking at the folder
+        return False
+
+
 def test_url_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Absolute, with four slashes, in the home folder, relative, and with odd characters."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

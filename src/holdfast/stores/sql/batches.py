@@ -4,8 +4,9 @@
    woken. That is what renewals are. All else goes on its own, after them.
 2. The statement is a transaction: if no answer comes, all of its updates are unknown. Each that
    is known not to be done comes with what is there instead.
-3. No batch waits long because of one row that somebody keeps locked, and two batches never wait
-   for each other in a circle: rows are locked in the order of their keys, or not waited for.
+3. No batch waits long because of one row that somebody keeps locked: it is left out, or else all
+   go on their own. Two batches never wait for each other in a circle: rows are locked in the
+   order of their keys, or not waited for.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from holdfast.core.effects import Swap
 from holdfast.errors import HoldfastError
 from holdfast.stores.base import Outcome
 from holdfast.stores.sql.dialect import Dialect, Queries, Update, columns_of
+from holdfast.stores.sql.errors import Locked
 
 # Longer records go alone: a server limits how long a statement may be.
 LONGEST_RECORD = 16_384
@@ -29,8 +31,13 @@ def swap_many_queries(
     updates = _updates_in(swaps)
     outcomes: dict[int, Outcome | Exception] = {}
     if len(updates) > 1:
-        found = yield from _together_queries(dialect, list(updates.values()))
-        outcomes = dict(zip(updates, found, strict=True))
+        try:
+            found = yield from dialect.update_many_queries(list(updates.values()))
+            outcomes = dict(zip(updates, found, strict=True))
+        except Locked:
+            pass  # which one? The others must not wait for it
+        except HoldfastError as trouble:
+            outcomes = dict.fromkeys(updates, trouble)
     for place, swap in enumerate(swaps):
         if place not in outcomes:
             outcomes[place] = yield from _alone_queries(dialect, swap)
@@ -48,15 +55,6 @@ def _updates_in(swaps: Sequence[Swap]) -> dict[int, Update]:
         if len(columns["record"]) <= LONGEST_RECORD:
             found[key] = place, Update(key, version, record, columns)
     return dict(found[key] for key in sorted(found))
-
-
-def _together_queries(
-    dialect: Dialect, updates: Sequence[Update]
-) -> Queries[Sequence[Outcome | Exception]]:
-    try:
-        return (yield from dialect.update_many_queries(updates))
-    except HoldfastError as trouble:
-        return [trouble] * len(updates)
 
 
 def _alone_queries(dialect: Dialect, swap: Swap) -> Queries[Outcome | Exception]:

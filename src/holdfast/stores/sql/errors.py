@@ -44,6 +44,10 @@ class Again(Unavailable):
     """The database rolled the statement back in favour of another one. Try again."""
 
 
+class Locked(Unavailable):
+    """Somebody else keeps a row locked, in a transaction of their own. Nothing was written."""
+
+
 class Broken(Unavailable):
     """The connection broke before the answer came. Nothing was being written."""
 
@@ -78,6 +82,7 @@ _FULL = Meaning(StoreFull, "Free some space on the database's disk.")
 _CROWDED = Meaning(Unavailable, "The server has no connection left for us.")
 _AGAIN = Meaning(Again)
 _NOT_NOW = Meaning(Unavailable)
+_LOCKED = Meaning(Locked)
 _UNKNOWN = Meaning(OutcomeUnknown, ends=True)
 # Something between us and the server changed sessions under a prepared statement.
 _NOT_PREPARED = Meaning(Again, ends=True)
@@ -102,7 +107,7 @@ POSTGRES_CODES: Mapping[Code, Meaning] = {
     "53200": _NOT_NOW,
     "53300": _CROWDED,
     "53400": _NOT_NOW,
-    "55P03": _NOT_NOW,
+    "55P03": _LOCKED,
     "57014": _NOT_NOW,
     "57P01": _UNKNOWN,
     "57P02": _UNKNOWN,
@@ -140,7 +145,7 @@ MYSQL_CODES: Mapping[Code, Meaning] = {
     1146: _NO_TABLE,
     1180: _UNKNOWN,  # an error during COMMIT
     1203: _CROWDED,
-    1205: _NOT_NOW,
+    1205: _LOCKED,
     1213: _AGAIN,
     1226: _CROWDED,
     1227: _NO_RIGHTS,

@@ -8,7 +8,7 @@ import random
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ class Connection:
     def close(self) -> None:
         """Let go of the file."""
         self._closed, self._paused = True, False
-        self._sqlite.close()
+        self._let_go()
 
     def pause(self) -> None:
         """Let go of the file until it is next used.
@@ -92,6 +92,12 @@ class Connection:
         own ones, and the file's log could be taken away from under them.
         """
         self._paused = not self._closed
+        self._let_go()
+
+    def _let_go(self) -> None:
+        # SQLite keeps the file open for as long as a statement has an answer to give.
+        with suppress(sqlite3.ProgrammingError):  # it was closed before
+            self._cursor.close()
         self._sqlite.close()
 
     def _resume(self) -> None:

@@ -33,8 +33,9 @@ FILE_CHECKED_FOR: Micros = SECOND // 10
 
 _LOAD, _INSERT, _UPDATE, _DELETE = SQL["load"], SQL["insert"], SQL["update"], SQL["delete"]
 
-# Closing one of these in the child could disturb the parent's.
-_open_across_a_fork: list[Connection] = []
+# In a child: stores whose file was open when it was forked. Closing it, or opening the same file
+# again, would go by SQLite's books on the parent's locks.
+_open_across_a_fork: list[SQLiteStore] = []
 
 
 class SQLiteStore(RingingStore):
@@ -61,6 +62,7 @@ class SQLiteStore(RingingStore):
         self._busy_s = busy_s
         self._lock = threading.Lock()
         check_header(self.path)
+        _check_not_open_across_a_fork(self.path)
         self._connection = Connection(self.path, busy_s)
         try:
             prepare(self.path, self._connection)
@@ -72,6 +74,7 @@ class SQLiteStore(RingingStore):
         self._checked_at: Micros = 0
         self._watch = Watch(lambda: Connection(self.path, busy_s), self._now)
         self._paused = False
+        self._forking: int | None = None  # the process that is about to, with the file open
         forks.register_store(self)
 
     @classmethod
@@ -150,12 +153,13 @@ class SQLiteStore(RingingStore):
         if self._paused:
             self._connection.pause()
             self._checked_at = 0
-        else:
-            _open_across_a_fork.append(self._connection)
-        self._watch.pause(self._busy_s)
+        let_go = self._watch.pause(self._busy_s) and self._paused
+        self._forking = None if let_go else os.getpid()
 
     def resume(self) -> None:
         """After it; the file is opened again when it is next used."""
+        if self._forking not in (None, os.getpid()):
+            _open_across_a_fork.append(self)
         self._watch.resume()
         if self._paused:
             self._paused = False
@@ -200,6 +204,14 @@ def _statement(
     if version is None:
         return _INSERT, (key, written, turn, raw)
     return _UPDATE, (written, turn, raw, key, version)
+
+
+def _check_not_open_across_a_fork(path: Path) -> None:
+    if identity(path) in [store._identity for store in _open_across_a_fork]:
+        raise Misconfigured(
+            f"{path} was in use at the very moment when this process was forked, and cannot be "
+            f"opened in it any more: fork at another time, or start the process anew (`spawn`)."
+        )
 
 
 def _path_of(url: StoreURL) -> str:

@@ -57,12 +57,13 @@ class Watch:
         self._news.set()
         self.sleepers.wake_all()
 
-    def pause(self, at_most_s: float) -> None:
-        """Before a fork: let go of the file."""
+    def pause(self, at_most_s: float) -> bool:
+        """Before a fork: let go of the file. False: that was not possible."""
         self._paused = self._looking.acquire(timeout=at_most_s)
         if self._paused and self._connection is not None:
             self._connection.pause()
             self._news.set()  # a new connection does not know what the old one had seen
+        return self._paused
 
     def resume(self) -> None:
         """After it."""
