@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import logging
+import pickle
 import subprocess
 import sys
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import holdfast
-from holdfast import aio
+from holdfast import UsageError, aio
 from holdfast.stores.memory import MemoryStore
 from holdfast.sync import Locks
 from tests.helpers import memory_locks, unique, until
@@ -81,6 +84,18 @@ def test_a_released_lease_says_nothing() -> None:
         kept = locks.acquire("other")
         until(lambda: kept.hold.renewed > kept.hold.acquired)  # the keeper came by
         assert told == ["Acquired", "Released", "Acquired"]
+
+
+@pytest.mark.parametrize("double", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_there_is_no_second_one(double: Callable[[object], object]) -> None:
+    """A copy that is dropped would end the renewal of the original."""
+    with memory_locks() as locks, locks.acquire("k") as lease:
+        with pytest.raises(UsageError, match=r"share\(\)"):
+            double(lease)
+        if double is not copy.copy:
+            with pytest.raises(UsageError, match=r"connect\(\)"):
+                double(locks)
+        assert lease.held
 
 
 LEFT_OPEN = """

@@ -76,6 +76,9 @@ class Client:
         forks.register(self)
         self.keeper = KeeperRunner(self.beat, store.facts.batch, self, beats_per_second)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise UsageError("Locks cannot be copied or pickled: call connect() where they are used.")
+
     # --- is it usable -----------------------------------------------------------------------
 
     def check_usable(self) -> None:

@@ -11,6 +11,7 @@ from holdfast import clock
 from holdfast.client import Client
 from holdfast.core.holds import Hold
 from holdfast.core.records import SECOND, Mode, Note
+from holdfast.errors import UsageError
 from holdfast.views import WaiterInfo, waiter_info
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -72,6 +73,12 @@ class LeaseBase(Generic[E]):
         hold = getattr(self, "_hold", None)  # an interrupt may have come before it had one
         if hold is not None and hold.state == "held":
             self._client.keeper.drop(hold)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # For `copy` and `pickle`. There can be no second one: the first that is dropped ends it.
+        raise UsageError(
+            "A lease cannot be copied or pickled: pass on a ticket of share() and join() it there."
+        )
 
     def __repr__(self) -> str:
         state = "held" if self.held else self._hold.state
