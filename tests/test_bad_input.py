@@ -224,6 +224,36 @@ def test_bad_caps(cap: Any) -> None:
         holdfast.connect("memory://", beats_per_second=cap)
 
 
+@pytest.mark.parametrize("callback", [None, 5, "stop"])
+def test_bad_callbacks(locks: Locks, callback: Any) -> None:
+    """What cannot be called is refused at once, not when it would be needed."""
+    lease = locks.acquire("k")
+    for listen in (lease.on_lost, lease.on_danger, lease.on_wanted):
+        with pytest.raises(BadOption, match="function"):
+            listen(callback)
+    if callback is not None:
+        for connect in (holdfast.connect, aio.connect):
+            with pytest.raises(BadOption, match="on_event"):
+                connect("memory://", on_event=callback)
+    lease.release()
+
+
+@pytest.mark.parametrize("fence", ["7", 7.0, True])
+def test_bad_fences(locks: Locks, fence: Any) -> None:
+    """A fence of another type is nobody's, and is not taken for that of one who is not there."""
+    with locks.acquire("k") as lease:
+        with pytest.raises(BadOption, match="fence"):
+            locks.evict("k", fence=fence)
+        lease.renew()
+
+
+@pytest.mark.parametrize("release", [1, "no", None])
+def test_bad_rights(locks: Locks, release: Any) -> None:
+    """The right to release is given by True and by nothing else."""
+    with locks.acquire("k") as lease, pytest.raises(BadOption, match="release"):
+        lease.share(release=release)
+
+
 @pytest.mark.parametrize("wants", ["key", [], ["a", "a"], [Want("a"), "a"]])
 def test_bad_wants(locks: Locks, wants: Any) -> None:
     """`acquire_all` wants several keys, each once."""

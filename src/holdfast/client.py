@@ -23,7 +23,6 @@ from holdfast.drivers.keeping import KeeperRunner
 from holdfast.drivers.pool import DaemonPool
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import (
-    BadOption,
     ClientClosed,
     ClientForked,
     HoldfastError,
@@ -57,6 +56,8 @@ class Client:
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
         beats_per_second = options.check_cap(beats_per_second)
+        if on_event is not None:
+            options.check_callback(on_event, "on_event")
         self.store = store
         self.facts = store.facts
         self.max_key_bytes = store.facts.max_key_bytes
@@ -145,8 +146,7 @@ class Client:
 
     def care(self, keep: bool, max_hold: Seconds | None, may_release: bool = True) -> Care:
         """How a lease is to be looked after."""
-        if not isinstance(keep, bool):
-            raise BadOption(f"keep is True or False, not {keep!r}.")
+        options.check_switch(keep, "keep")
         bound = None if max_hold is None else options.micros(max_hold, "max_hold")
         return Care(keep, bound, may_release)
 
@@ -187,7 +187,7 @@ class Client:
     def share(self, hold: Hold, *, release: bool) -> str:
         """A ticket for a second party."""
         self.check_held(hold)
-        if release:
+        if options.check_switch(release, "release"):
             self._check_may_end(hold)
         ticket = Ticket(hold.key, hold.token, hold.fence, hold.ttl, release)
         return seal("share", ticket)

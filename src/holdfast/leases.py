@@ -12,6 +12,7 @@ from holdfast.client import Client
 from holdfast.core.holds import Hold
 from holdfast.core.records import SECOND, Mode, Note
 from holdfast.errors import UsageError
+from holdfast.options import check_callback
 from holdfast.views import WaiterInfo, waiter_info
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -171,11 +172,13 @@ class LeaseBase(Generic[E]):
 
     def on_danger(self, callback: F) -> F:
         """Call this (with the lease) when renewals have been failing for a while."""
+        check_callback(callback, "on_danger")
         self._signals().add("danger", callback)
         return callback
 
     def on_lost(self, callback: F) -> F:
         """Call this (with the lease) when the lease is lost; at once if it already is."""
+        check_callback(callback, "on_lost")
         signals = self._signals()
         signals.add("lost", callback)
         if self._hold.state == "lost" and signals.take("lost", callback):
@@ -184,6 +187,7 @@ class LeaseBase(Generic[E]):
 
     def on_wanted(self, callback: F) -> F:
         """Call this (with the lease) when somebody starts to wait for it."""
+        check_callback(callback, "on_wanted")
         self._signals().add("wanted", callback)
         if self._hold.wanted and self._hold.state == "held":
             self._call(callback)

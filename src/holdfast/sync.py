@@ -21,7 +21,7 @@ from holdfast.core.watching import wait_until_free_steps
 from holdfast.errors import Busy, HoldfastError, LeaseLost, UsageError
 from holdfast.guards import Guarded, OnBusy, Within
 from holdfast.leases import LeaseBase, LeasesBase, graver
-from holdfast.options import Seconds, check_key, check_prefix, check_retention
+from holdfast.options import Seconds, check_fence, check_key, check_prefix, check_retention
 from holdfast.places import DEFAULT, Place, connect_to
 from holdfast.stores.base import Store
 from holdfast.views import HolderInfo, LockInfo, holder_info, lock_info
@@ -404,6 +404,7 @@ class Locks:
         client = self._client
         client.check_usable()
         check_key(key, client.facts.max_key_bytes)
+        check_fence(fence)
         until = clock.monotonic() + PATIENCE
         evicted = client.driver.run(evict_steps(client.witness, key, fence, until))
         client.evicted(key, evicted.holders)
