@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from holdfast import clock
 from holdfast.client import Client
@@ -226,7 +226,11 @@ class LeasesBase(Sequence[L]):
     def __init__(self, leases: Sequence[L]) -> None:
         self._leases = tuple(leases)
 
-    def __getitem__(self, which: Any) -> Any:
+    @overload
+    def __getitem__(self, which: str | int) -> L: ...
+    @overload
+    def __getitem__(self, which: slice) -> Sequence[L]: ...
+    def __getitem__(self, which: str | int | slice) -> L | Sequence[L]:
         """The lease at a place, or on a key."""
         if not isinstance(which, str):
             return self._leases[which]
