@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -37,6 +38,15 @@ def test_relative_url_is_exported_in_full(holdfast: Program) -> None:
     assert done.stdout.startswith("sqlite:///")
     assert done.stdout.endswith("/a b.db?busy_s=2\n")
     assert (holdfast.folder / "a b.db").exists()
+
+
+def test_url_in_the_home_is_exported(holdfast: Program) -> None:
+    """`~` is the home for the command too, and not a folder of that name."""
+    script = "echo $HOLDFAST_URL; cd /; $0 -m holdfast ls --json"
+    command = ("sh", "-c", script, sys.executable)
+    done = holdfast("--url", "sqlite:~/h.db", "run", "k", "--", *command, HOME=str(holdfast.folder))
+    assert done.stdout.startswith('sqlite:///~/h.db\n{"key":"k"'), done.stderr
+    assert (holdfast.folder / "h.db").exists()
 
 
 def test_default_store_is_exported(holdfast: Program) -> None:
