@@ -64,6 +64,15 @@ def test_an_empty_url_is_no_url(holdfast: Program, args: tuple[str, ...]) -> Non
     assert "--url" in done.stderr
 
 
+def test_a_store_of_this_process_alone(holdfast: Program) -> None:
+    """It keeps nobody out, and `run` says so."""
+    done = holdfast("run", "k", "--url", "memory://", "--", "true")
+    assert done.returncode == 0
+    assert "memory" in done.stderr
+    assert "only this process" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_url_in_the_home_is_exported(holdfast: Program) -> None:
     """`~` is the home for the command too, and not a folder of that name."""
     script = "echo $HOLDFAST_URL; cd /; $0 -m holdfast ls --json"

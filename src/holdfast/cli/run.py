@@ -223,6 +223,7 @@ def _get_and_hold(session: Session, ask: Ask, inbox: Inbox) -> Outcome:
     reporter = Reporter(teller, quiet=ask.quiet or session.verbose)
     lease: Lease | None = None
     with session.locks(on_event=reporter) as locks:
+        _warn_if_alone(locks)
         try:
             with reporter:
                 lease = _get(locks, ask)
@@ -231,6 +232,12 @@ def _get_and_hold(session: Session, ask: Ask, inbox: Inbox) -> Outcome:
         finally:
             if lease is not None:
                 _release(lease)
+
+
+def _warn_if_alone(locks: Locks) -> None:
+    facts = locks.facts
+    if facts.reach == "process" and facts.name != "null":  # that one warns by itself
+        tell(f"warning: the {facts.name} store is for only this process: nobody else is kept out")
 
 
 def _get(locks: Locks, ask: Ask) -> Lease:
