@@ -2,15 +2,18 @@
 
 python tests/taker.py hold URL KEY TTL           hold it; print "held FENCE", then "lost"
 python tests/taker.py count URL KEY FILE TIMES   count a file up under the lock
+python tests/taker.py churn URL KEY FILE TIMES   the same, with clients that come and go
 python tests/taker.py share URL KEY FILE TIMES   readers and writers: check a file's pairs
 python tests/taker.py permit URL KEY FOLDER TIMES LIMIT   check how many are in at once
 """
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import holdfast
@@ -36,10 +39,40 @@ def hold(locks: holdfast.Locks, key: str, ttl: str) -> None:
 
 def count(locks: holdfast.Locks, key: str, name: str, times: str) -> None:
     """Read, add one, write: whoever is not alone loses a count."""
-    path = Path(name)
     for _ in range(int(times)):
-        with locks.acquire(key, timeout=120):
-            path.write_text(str(int(path.read_text()) + 1))
+        count_once(locks, key, name)
+
+
+def count_once(locks: holdfast.Locks, key: str, name: str) -> None:
+    """Once."""
+    path = Path(name)
+    with locks.acquire(key, timeout=120):
+        path.write_text(str(int(path.read_text()) + 1))
+
+
+def churn(locks: holdfast.Locks, key: str, name: str, times: str) -> None:
+    """The same while other clients come and go, here and in children that are forked."""
+    url, clients = sys.argv[2], [locks]
+    for _ in range(int(times)):
+        dice = random.random()
+        if dice < 0.3:
+            clients.append(holdfast.connect(url))
+        elif dice < 0.6 and len(clients) > 1:
+            clients.pop(random.randrange(len(clients))).close()
+        elif dice < 0.7:
+            in_child(lambda: holdfast.connect(url).acquire(key, timeout=120).release())
+        count_once(random.choice(clients), key, name)
+    for client in clients:
+        client.close()
+
+
+def in_child(act: Callable[[], object]) -> None:
+    """Fork, and have the child do this."""
+    pid = os.fork()
+    if pid == 0:
+        act()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
 
 
 def share(locks: holdfast.Locks, key: str, name: str, times: str) -> None:
@@ -73,7 +106,7 @@ def permit(locks: holdfast.Locks, key: str, folder: str, times: str, limit: str)
 def main() -> None:
     """Do what the arguments say."""
     what, url, *rest = sys.argv[1:]
-    acts = {"hold": hold, "count": count, "share": share, "permit": permit}
+    acts = {"hold": hold, "count": count, "churn": churn, "share": share, "permit": permit}
     with holdfast.connect(url) as locks:
         acts[what](locks, *rest)  # type: ignore[operator]
 

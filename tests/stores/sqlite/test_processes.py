@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from tests.helpers import until
 from tests.stores.processes import crowd, outlive_a_stopped_holder, succeed_a_killed_holder
 
 
@@ -24,6 +25,14 @@ def test_sixteen_processes_lose_no_increment(url: str, tmp_path: Path) -> None:
     counter.write_text("0")
     crowd(16, "count", url, "k", str(counter), "200")
     assert counter.read_text() == str(16 * 200)
+
+
+def test_clients_come_and_go(url: str, tmp_path: Path) -> None:
+    """None of them takes the file's log away from under another one."""
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    crowd(6, "churn", url, "k", str(counter), "60")
+    assert counter.read_text() == str(6 * 60)
 
 
 def test_readers_and_writers(url: str, tmp_path: Path) -> None:
@@ -75,3 +84,45 @@ def test_many_processes_create_the_file(url: str, tmp_path: Path) -> None:
     counter.write_text("0")
     crowd(6, "count", url, "k", str(counter), "5")
     assert counter.read_text() == "30"
+
+
+def free_elsewhere(url: str, *keys: str) -> list[str]:
+    """Which of these locks another process finds free, as it comes and goes."""
+    program = (
+        "import sys, holdfast\n"
+        "with holdfast.connect(sys.argv[1]) as locks:\n"
+        "    print(*(key for key in sys.argv[2:] if locks.try_acquire(key)))\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program, url, *keys], capture_output=True, text=True, check=True
+    )
+    return found.stdout.split()
+
+
+def test_two_clients_of_a_process(url: str) -> None:
+    """Whoever closes a handle of a file ends all locks that SQLite has on it in this process.
+    Then the next process to leave believes to be the last, and deletes the log."""
+    with holdfast.connect(url) as one, one.acquire("a", ttl=60):
+        with holdfast.connect(url) as two, two.acquire("b", ttl=60):
+            assert free_elsewhere(url, "a", "b", "c") == ["c"]
+            with one.acquire("d", ttl=60), two.acquire("e", ttl=60):
+                assert free_elsewhere(url, "a", "b", "d", "e") == []
+        with one.acquire("f", ttl=60):
+            assert free_elsewhere(url, "a", "f") == []
+
+
+def test_a_stranger_in_the_process_reads_the_file(url: str, tmp_path: Path) -> None:
+    """It ends SQLite's locks in the same way, which nobody can prevent: it is told."""
+    with holdfast.connect(url) as locks, locks.acquire("a", ttl=60):
+        (tmp_path / "locks.db").read_bytes()
+        free_elsewhere(url, "b")
+        until(lambda: raises_misconfigured(locks))
+
+
+def raises_misconfigured(locks: holdfast.Locks) -> bool:
+    """Whether the file is found to be cut off."""
+    try:
+        locks.acquire("c", timeout=5).release()
+    except holdfast.Misconfigured as told:
+        return "log was deleted" in str(told)
+    return False

@@ -35,7 +35,7 @@ SQL = read_queries(Path(__file__).with_name("queries.sql"))
 
 # The last one, SQLite's "locking protocol", is a race for the log that was lost too often.
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
-_HEADER = b"SQLite format 3\0"
+_HEADER_BYTES = 100
 _SHORTEST_NAP_S, _LONGEST_NAP_S = 0.0002, 0.005
 
 
@@ -47,6 +47,8 @@ class Connection:
         self._busy_s = busy_s
         self._closed = False
         self._paused = False  # closed, but only until it is next used
+        self._index = Path(f"{path}-shm")  # of the log, shared by all who have the file open
+        self._known_index: tuple[int, int] | None = None
         self._open(str(path))
 
     def run(
@@ -95,13 +97,25 @@ class Connection:
         self._let_go()
 
     def _let_go(self) -> None:
+        self._known_index = None
         # SQLite keeps the file open for as long as a statement has an answer to give.
         with suppress(sqlite3.ProgrammingError):  # it was closed before
             self._cursor.close()
         self._sqlite.close()
 
+    def note_index(self) -> None:
+        """From now on, notice if the log is taken away."""
+        self.run("PRAGMA data_version").fetchone()  # has it opened
+        self._known_index = identity(self._index)
+
+    def is_cut_off(self) -> bool:
+        """Whether the log was taken away, so that nobody else sees what is written here."""
+        known = self._known_index
+        return known is not None and identity(self._index) != known
+
     def _resume(self) -> None:
         self._open(f"{self._path.as_uri()}?mode=rw")  # and not a new file
+        self.note_index()
 
     def _open(self, name: str) -> None:
         try:
@@ -160,14 +174,17 @@ def _code(exc: sqlite3.Error) -> int:
 # --- making it ours -------------------------------------------------------------------------
 
 
-def check_header(path: Path) -> None:
-    """Refuse what is no SQLite file. SQLite itself takes a very short file for an empty one."""
+def check_length(path: Path) -> None:
+    """Refuse what is too short for an SQLite file: SQLite takes a very short one for an empty one.
+
+    The file must not be opened to look into it: on POSIX systems whoever closes it ends all locks
+    that SQLite has on it in this process, be it for another client.
+    """
     try:
-        with path.open("rb") as opened:
-            header = opened.read(len(_HEADER))
+        length = path.stat().st_size
     except OSError:
         return  # it does not exist, or SQLite will say why it cannot be opened
-    if header not in (b"", _HEADER):
+    if 0 < length < _HEADER_BYTES:
         raise ForeignStore(f"{path} is not an SQLite file; it was left alone: name another path.")
 
 

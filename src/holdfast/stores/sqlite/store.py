@@ -21,7 +21,7 @@ from holdfast.core.effects import Swap
 from holdfast.core.records import SECOND, Micros, Record, encode
 from holdfast.errors import BadOption, BadURL, HoldfastError, Misconfigured
 from holdfast.stores.base import Outcome, entry_from
-from holdfast.stores.sqlite.file import SQL, Clock, Connection, check_header, identity, prepare
+from holdfast.stores.sqlite.file import SQL, Clock, Connection, check_length, identity, prepare
 from holdfast.stores.sqlite.watch import Watch
 from holdfast.stores.wakeups import Ring, RingingStore, Sleeper
 
@@ -61,11 +61,12 @@ class SQLiteStore(RingingStore):
         self.path = Path(path).expanduser().absolute()
         self._busy_s = busy_s
         self._lock = threading.Lock()
-        check_header(self.path)
+        check_length(self.path)
         _check_not_open_across_a_fork(self.path)
         self._connection = Connection(self.path, busy_s)
         try:
             prepare(self.path, self._connection)
+            self._connection.note_index()
             self._clock = Clock(self._connection)
         except BaseException:
             self._connection.close()
@@ -191,6 +192,13 @@ class SQLiteStore(RingingStore):
         if identity(self.path) != self._identity:
             raise Misconfigured(
                 f"{self.path} was deleted or replaced while it was in use: connect again."
+            )
+        if self._connection.is_cut_off():
+            raise Misconfigured(
+                f"{self.path}: its write-ahead log was deleted while it was in use, so that others "
+                f"do not see these locks. Something in this process has read or copied the file, "
+                f"which ends SQLite's locks on it. Start the process anew, and copy the file from "
+                f"another one."
             )
         self._checked_at = now
 
