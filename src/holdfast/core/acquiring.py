@@ -22,7 +22,7 @@ from holdfast.core.effects import NOW, Draw, Emit, Keep, Steps, Wait
 from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold, hold_of
 from holdfast.core.patience import Patience
 from holdfast.core.records import SECOND, Micros
-from holdfast.core.steps import TOKEN_BYTES, apply_steps, as_sure_as_we_are
+from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, apply_steps, as_sure_as_we_are
 from holdfast.core.witness import View, Witness
 from holdfast.errors import (
     LeaseLost,
@@ -138,7 +138,7 @@ def acquire_steps(
             )
         wait.trouble_since = None
         now = yield from NOW
-        if wait.claim.queue or now >= wait.announce_at:
+        if not wait.claim.queue and now >= wait.announce_at:
             wait.get_in_line(verdict.places() if type(verdict) is Blocked else 0)
 
 
@@ -183,6 +183,10 @@ def _wait_turn_steps(witness: Witness, wait: _Wait, blocked: Blocked, view: View
     wakes_at += [at + pace for at in frees_at]
     at_most = max(SHORTEST_WAIT, min(wakes_at) - now)
     witness.contend(key)
+    # What comes next is made ready before: afterwards a free lock waits for us.
+    if wait.claim.queue:
+        wait.get_in_line(blocked.places())
+    wait.attempt.next_beat = yield from Draw(BEAT_BYTES)
     found = yield from Wait(key, view.version, wait.claim.token, at_most)
     if found is not None:
         witness.expect(key, found, now)

@@ -98,6 +98,10 @@ class Wakeups:
         for key in self.keys():
             self.wake(key, ANYONE)
 
+    def any(self) -> bool:
+        """Whether somebody sleeps."""
+        return bool(self._sleepers)
+
     def keys(self) -> list[str]:
         """The keys that somebody sleeps for."""
         with self._lock:

@@ -91,6 +91,11 @@ class Line:
             self._hear()
         return reply
 
+    def read_within(self, seconds: float) -> Any:
+        """The next reply, or `TimeoutError` if none comes for so long."""
+        self._socket.settimeout(seconds)
+        return self.read()
+
     def _hear(self) -> None:
         try:
             data = self._socket.recv(CHUNK)

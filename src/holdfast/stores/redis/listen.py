@@ -18,6 +18,8 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
+from time import monotonic
 from typing import Any
 
 from hiredis import HiredisError
@@ -25,7 +27,7 @@ from redis.exceptions import ResponseError
 
 from holdfast.core.contract import Version
 from holdfast.errors import HoldfastError
-from holdfast.stores.redis.layout import WAKE, Names
+from holdfast.stores.redis.layout import WAKE, Names, word
 from holdfast.stores.redis.line import Line
 from holdfast.stores.redis.words import PING, pack
 from holdfast.stores.wakeups import Ring, Sleeper, Wakeups
@@ -35,8 +37,13 @@ logger = logging.getLogger("holdfast")
 # After this long without a word the server is asked whether it is still there.
 QUIET_S = 5.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
+# Nobody has read for so long: then our own thread looks what there is.
+REST_S = 1.0
 # A channel that told so often of a lock for which nobody waits here is left.
 UNHEARD = 8
+# So many channels are known by their names.
+REMEMBERED = 256
+_ALL = [b"*"]
 
 
 class _Channel:
@@ -55,6 +62,7 @@ class Bells:
 
     def __init__(self, names: Names) -> None:
         self._names = names
+        self._key = lru_cache(REMEMBERED)(names.key)
         self._lock = threading.Lock()
         self._channels: dict[str, _Channel] = {}
         self.sleepers = Wakeups()
@@ -70,7 +78,7 @@ class Bells:
             channel.unheard = 0
             told = channel.last
         if _newer(told, sleeper.version):
-            sleeper.ring()
+            self._wake(sleeper)
         return b""
 
     def subscribe_anew(self) -> bytes:
@@ -84,24 +92,24 @@ class Bells:
         """The server said something: a lock to look at now, and what to send."""
         kind, name, what = reply[0], reply[1], reply[-1]
         if kind == b"message":
-            return None, self._told(self._names.key(name), what)
+            return None, self._told(self._key(name), what)
         if kind == b"subscribe" and name.endswith(WAKE):  # the second of the two
-            return self._confirmed(self._names.key(name)), b""
+            return self._confirmed(self._key(name)), b""
         return None, b""
 
     def looked(self, key: str, version: Version) -> None:
         """This is the version that is there now: ring those who know another one."""
         for sleeper in self.sleepers.sleepers(key):
             if sleeper.version != version:
-                sleeper.ring()
+                self._wake(sleeper)
 
     def ring(self, key: str) -> None:
         """Let all who wait for this lock look for themselves."""
         for sleeper in self.sleepers.sleepers(key):
-            sleeper.ring()
+            self._wake(sleeper)
 
     def _told(self, key: str, what: bytes) -> bytes:
-        rev, *whom = what.decode().split(" ")
+        rev, *whom = what.split(b" ")
         told = int(rev)
         with self._lock:
             channel = self._channels.get(key)
@@ -110,9 +118,13 @@ class Bells:
             channel.last = max(channel.last, told)
         sleepers = self.sleepers.sleepers(key)
         for sleeper in sleepers:
-            if whom == ["*"] or sleeper.mark in whom:
-                sleeper.ring()
+            if sleeper.mark in whom or (whom == _ALL and _is_news(told, sleeper.version)):
+                self._wake(sleeper)
         return b"" if sleepers else self._unheard(key, channel)
+
+    def _wake(self, sleeper: Sleeper) -> None:
+        self.sleepers.discard(sleeper)
+        sleeper.ring()
 
     def _unheard(self, key: str, channel: _Channel) -> bytes:
         with self._lock:
@@ -142,8 +154,42 @@ def _newer(told: int, version: Version) -> bool:
     return isinstance(version, int) and told > version
 
 
+def _is_news(told: int, version: Version) -> bool:
+    """Whether somebody who knows this version may not know what is told. It may be old news:
+    nobody reads while nobody waits."""
+    return not isinstance(version, int) or told > version
+
+
+class Alarm:
+    """An event that costs little until somebody waits for it."""
+
+    __slots__ = ("_event", "rung")
+
+    def __init__(self) -> None:
+        self.rung = False
+        self._event: threading.Event | None = None
+
+    def ring(self) -> None:
+        """From any thread."""
+        self.rung = True
+        if self._event is not None:
+            self._event.set()
+
+    def wait(self, seconds: float) -> None:
+        """Only for one."""
+        self._event = threading.Event()
+        if not self.rung:
+            self._event.wait(seconds)
+
+
 class Listener:
-    """Runs the bells in a thread, from the first wait on."""
+    """Reads what the server says, and rings.
+
+    One at a time reads the line. A thread of ours connects at the first wait, and reads until
+    nobody sleeps. Then it rests, and whoever sleeps next reads by itself, as one thread that has
+    to wake another takes longer than one that reads. Who comes while somebody reads is rung; who
+    stops to read while others sleep calls our thread; and now and then it comes by itself.
+    """
 
     def __init__(
         self, names: Names, connect: Callable[[], Line], look: Callable[[str], Version]
@@ -151,26 +197,47 @@ class Listener:
         self.bells = Bells(names)
         self._connect = connect
         self._look = look
-        self._lock = threading.Lock()  # guards the line, and the order of what is sent on it
+        self._lock = threading.Lock()  # guards what follows, and the order of what is sent
         self._line: Line | None = None
+        self._reader: object | None = None  # who reads the line: a sleeper, or this listener
+        self._read = False  # since the thread last looked, a sleeper has
         self._running = False
+        self._called = threading.Event()
         self._closing = threading.Event()
+        self._heard_at = self._asked_at = 0.0
 
     def sleep(self, sleeper: Sleeper) -> None:
         """Ring this one."""
         with self._lock:
-            self._send(self.bells.add(sleeper))
-            if not self._running and not self._closing.is_set():
-                self._running = True
-                threading.Thread(target=self._run, name="holdfast-listen", daemon=True).start()
+            self._add(sleeper)
+            if self._reader is None:
+                self._called.set()
 
     def unsleep(self, sleeper: Sleeper) -> None:
         """No longer."""
         self.bells.sleepers.discard(sleeper)
 
+    def wait(self, key: str, version: Version, token: str, seconds: float) -> None:
+        """Sleep until rung, or for so long."""
+        ends_at = monotonic() + seconds
+        alarm = Alarm()
+        sleeper = sleeper_for(key, version, token, alarm.ring)
+        try:
+            line = self._begin(sleeper)
+            if line is not None:
+                self._read_until(sleeper, alarm, ends_at, line)
+            if not alarm.rung and (left := ends_at - monotonic()) > 0:
+                self._leave(sleeper)  # the line is broken, or somebody else reads it
+                alarm.wait(left)
+        finally:
+            self.unsleep(sleeper)
+            if self._reader is sleeper:
+                self._leave(sleeper)
+
     def close(self) -> None:
         """Hang up, and let everyone look for themselves."""
         self._closing.set()
+        self._called.set()
         with self._lock:
             if self._line is not None:
                 self._line.close()
@@ -181,7 +248,52 @@ class Listener:
         line, self._line = self._line, None
         return line
 
-    # --- in the thread ----------------------------------------------------------------------
+    # --- who reads --------------------------------------------------------------------------
+
+    def _add(self, sleeper: Sleeper) -> None:
+        self._send(self.bells.add(sleeper))
+        if not self._running and not self._closing.is_set():
+            self._running = True
+            threading.Thread(target=self._run, name="holdfast-listen", daemon=True).start()
+
+    def _begin(self, sleeper: Sleeper) -> Line | None:
+        """Add a sleeper; the line, if it is to read it."""
+        with self._lock:
+            self._add(sleeper)
+            line = self._line
+            if line is None or self._reader is not None or self._closing.is_set():
+                return None
+            self._reader = sleeper
+            self._read = True
+            return line
+
+    def _leave(self, reader: object) -> None:
+        """No longer read, if it does."""
+        with self._lock:
+            if self._reader is reader:
+                self._reader = None
+                if self.bells.sleepers.any():
+                    self._called.set()
+
+    def _read_until(self, sleeper: Sleeper, alarm: Alarm, ends_at: float, line: Line) -> None:
+        """In a sleeper's thread. If the line breaks, or after half a message, it is closed;
+        our own thread notices."""
+        try:
+            while not alarm.rung and (left := ends_at - monotonic()) > 0:
+                reply = line.read_within(left)
+                if _calls_only(sleeper, reply):  # the short way: for us, and nobody else
+                    alarm.rung = True
+                else:
+                    self._hear(reply)
+        except TimeoutError:
+            pass
+        except _BROKEN:
+            line.close()
+        except BaseException:
+            line.close()
+            raise
+
+    # --- in our thread ----------------------------------------------------------------------
 
     def _run(self) -> None:
         pause = FIRST_PAUSE_S
@@ -194,37 +306,71 @@ class Listener:
                 pause = min(2 * pause, LONGEST_PAUSE_S)
                 continue
             pause = FIRST_PAUSE_S
-            with suppress(OSError, HiredisError, _Refused):
+            try:
                 self._listen(line)
+            except _Refused as why:
+                logger.warning("Redis does not push wake-ups, those who wait will poll: %s", why)
+                self._closing.wait(LONGEST_PAUSE_S)
+            except _BROKEN:
+                pass
             with self._lock:
                 self._line = None
             line.close()
 
     def _listen(self, line: Line) -> None:
-        line.set_timeout(QUIET_S)
+        self._heard_at, self._asked_at = monotonic(), 0.0
         with self._lock:
             if self._closing.is_set():
                 return
             self._line = line
             self._send(self.bells.subscribe_anew())
-        asked = False
         while not self._closing.is_set():
+            with self._lock:
+                if self._reader is None:
+                    self._reader = self
+            if self._reader is self:
+                try:
+                    self._attend(line)
+                finally:
+                    self._leave(self)
+            self._rest(line)
+
+    def _attend(self, line: Line) -> None:
+        """Read until nobody sleeps and there is nothing to read."""
+        while not self._closing.is_set():
+            asleep = self.bells.sleepers.any()
             try:
-                reply = line.read()
+                self._hear(line.read_within(QUIET_S if asleep else 0.0))
             except TimeoutError:
-                if asked:
-                    raise
-                asked = True
-                line.send(PING)
-                continue
-            asked = False
-            self._hear(reply)
+                if not asleep:
+                    return
+                self._keep_in_touch(line)
+
+    def _rest(self, line: Line) -> None:
+        """Until we are called, or nobody has read for a while."""
+        while not self._called.wait(REST_S):
+            if self._reader is None and not self._read:
+                return
+            self._read = False
+            self._keep_in_touch(line)
+        self._called.clear()
+
+    def _keep_in_touch(self, line: Line) -> None:
+        """After a while without a word ask whether the server is still there."""
+        now = monotonic()
+        if self._asked_at:
+            if now - self._asked_at >= QUIET_S:
+                raise TimeoutError("the server says nothing")
+        elif now - self._heard_at >= QUIET_S:
+            self._asked_at = now
+            line.send(PING)
+
+    # --- what the server says ---------------------------------------------------------------
 
     def _hear(self, reply: Any) -> None:
+        self._heard_at, self._asked_at = monotonic(), 0.0
         if isinstance(reply, ResponseError):
-            logger.warning("Redis does not push wake-ups, those who wait will poll: %s", reply)
-            self._closing.wait(LONGEST_PAUSE_S)
-            raise _Refused
+            raise _Refused(reply)
         if not isinstance(reply, list):
             return
         key, request = self.bells.heard(reply)
@@ -250,10 +396,20 @@ class _Refused(Exception):
     """The server does not let us subscribe."""
 
 
+_BROKEN = (OSError, HiredisError, _Refused)
+
+
+def _calls_only(sleeper: Sleeper, reply: Any) -> bool:
+    """Whether a message names this sleeper and nobody else."""
+    return (
+        type(reply) is list
+        and reply[0] == b"message"
+        and reply[-1].partition(b" ")[2] == sleeper.mark
+    )
+
+
 def sleeper_for(key: str, version: Version, token: str, ring: Ring) -> Sleeper:
     """A sleeper whose mark is its token as the scripts write it."""
-    from holdfast.stores.redis.layout import word
-
     sleeper = Sleeper(key, version, token, ring)
-    sleeper.mark = word(token).decode()
+    sleeper.mark = word(token)
     return sleeper

@@ -14,9 +14,10 @@ from holdfast.core.commands import NOBODY, Command, Wake
 from holdfast.core.contract import Applied, Entry, Facts, Page, Version
 from holdfast.core.effects import Apply
 from holdfast.core.listing import SHORTEST_RETENTION
-from holdfast.core.records import SECOND, TOMBSTONE, Record
+from holdfast.core.records import SECOND, TOMBSTONE, Micros, Record
 from holdfast.core.steps import corrupt
 from holdfast.errors import BadOption, BadURL, ForeignStore, HoldfastError, Misconfigured
+from holdfast.stores import glance
 from holdfast.stores.base import AsyncStore, Outcome
 from holdfast.stores.redis import layout, talk
 from holdfast.stores.redis.connect import Site, site_from_client, site_from_url
@@ -187,6 +188,13 @@ class RedisStore(RingingStore):
     def unsleep(self, sleeper: Sleeper) -> None:
         """No longer ring."""
         self._listener.unsleep(sleeper)
+
+    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
+        """Sleep until it does, and listen meanwhile."""
+        try:
+            self._listener.wait(key, version, token, at_most / SECOND)
+        finally:
+            glance.rest()
 
     def _version(self, key: str) -> Version:
         name = self.names.record(key)

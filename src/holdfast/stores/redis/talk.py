@@ -29,7 +29,7 @@ from holdfast.core.commands import (
     Wake,
 )
 from holdfast.core.contract import Applied, Conflict, Interval, Page, Swapped, Version
-from holdfast.core.records import Holder, Micros, Record, Waiter
+from holdfast.core.records import Holder, Micros, Note, Record, Waiter
 from holdfast.stores.base import Outcome
 from holdfast.stores.redis import layout
 from holdfast.stores.redis.layout import Names, word
@@ -47,6 +47,7 @@ from holdfast.stores.redis.scripts import (
 )
 from holdfast.stores.redis.words import bulk, packed
 
+NO_NOTE: Note = {}
 _holder = msgspec.json.Decoder(Holder)
 _holders = msgspec.json.Decoder(tuple[Holder, ...])
 _waiters = msgspec.json.Decoder(tuple[Waiter, ...])
@@ -69,13 +70,15 @@ class Call(Struct, frozen=True, gc=False):
 class _Place:
     """The words with which all calls on one lock start: its keys, and how long it stays."""
 
-    __slots__ = ("alone", "indexed", "name")
+    __slots__ = ("alone", "claim", "free", "indexed", "name")
 
-    def __init__(self, name: bytes, keys: bytes, index: bytes, stay: bytes) -> None:
+    def __init__(self, name: bytes, keys: bytes, index: bytes, stay: bytes, claim: bytes) -> None:
         self.name = name
         words = bulk(name)
         self.alone = _ONE_KEY + words + stay
         self.indexed = keys + words + index + stay
+        self.claim = claim + self.indexed
+        self.free = b"*6\r\n" + FREE.by_hash + self.alone
 
 
 class Speaker:
@@ -83,48 +86,65 @@ class Speaker:
 
     def __init__(self, names: Names, tombstone: Micros, indexed: bool, wait: bytes) -> None:
         self._tombstone = tombstone
+        self._stay_ms = tombstone // 1000
         self._head = names.head
+        self._bell = names.bell
         self._index = (names.index, names.due) if indexed else ()
         self._wait = wait
-        stay_ms = tombstone // 1000
+        self._again = AGAIN + wait if wait else b""
         keys, index = bulk(b"%d" % (1 + len(self._index))), packed(*self._index)
-        stay = bulk(b"%d" % stay_ms)
+        stay = bulk(b"%d" % self._stay_ms)
+        words = 11 + len(self._index) + bool(wait)
+        claim = b"*%d\r\n%b" % (words, CLAIM.by_hash)
         self._place = lru_cache(REMEMBERED)(
-            lambda key: _Place(names.record(key), keys, index, stay)
+            lambda key: _Place(names.record(key), keys, index, stay, claim)
         )
-        self._terms = lru_cache(REMEMBERED)(
-            lambda mode, ttl, patience: packed(
-                b"%d" % ttl,
-                b"%d" % (stay_ms - -ttl // 1000),
-                layout.terms_text(mode, ttl),
-                b"" if patience is None else b"%d %b" % (patience, names.bell),
-            )
-        )
+        self._usual = lru_cache(REMEMBERED)(self._terms)
 
     def command(self, key: str, command: Command, beat: str) -> Call:
         """A whole command."""
-        kind = type(command)
+        kind, place = type(command), self._place(key)
         if kind is Claim:
-            return self._claim(key, command, beat)  # type: ignore[arg-type]
+            return self._claim(place, command, beat)  # type: ignore[arg-type]
+        if kind is Free:
+            token = word(command.token)  # type: ignore[union-attr]
+            request = b"%b$%d\r\n%b\r\n" % (place.free, len(token), token)
+            return Call(FREE, place.name, request)
         script, count, words = _COMMANDS[kind]
-        place = self._place(key)
         return self._call(script, place.name, count + 3, place.alone + words(command, beat))
 
-    def _claim(self, key: str, claim: Claim, beat: str) -> Call:
-        place = self._place(key)
-        start = layout.start_text(claim.token)
-        terms = self._terms(claim.mode, claim.ttl, claim.patience if claim.queue else None)
-        end = layout.end_text(beat, claim.limit, claim.owner, claim.note)
-        words = b"%b$%d\r\n%b\r\n%b$%d\r\n%b\r\n" % (
-            place.indexed, len(start), start, terms, len(end), end,
+    def _claim(self, place: _Place, claim: Claim, beat: str) -> Call:
+        token, nonce = word(claim.token), word(beat)
+        said = (
+            claim.mode, claim.ttl, claim.limit, claim.owner,
+            claim.patience if claim.queue else None, len(token), len(nonce),
         )  # fmt: skip
-        return self._call(CLAIM, place.name, 9 + len(self._index), words)
+        start, middle, end = self._terms(*said, claim.note) if claim.note else self._usual(*said)
+        request = b"%b%b%b%b%b%b" % (place.claim, start, token, middle, nonce, end)
+        return Call(CLAIM, place.name, request, self._wait, 2 if self._wait else 1)
+
+    def _terms(
+        self, mode: str, ttl: Micros, limit: int | None, owner: str, patience: Micros | None,
+        token_size: int, beat_size: int, note: Note = NO_NOTE,
+    ) -> tuple[bytes, bytes, bytes]:  # fmt: skip
+        """What a claim says before its token, between that and its beat, and after it."""
+        before, after = layout.start_text("@").split(b"@")
+        lead, _, rest = layout.end_text("@", limit, owner, note).partition(b"@")
+        words = packed(
+            b"%d" % ttl,
+            b"%d" % (self._stay_ms - -ttl // 1000),
+            layout.terms_text(mode, ttl),
+            b"" if patience is None else b"%d %b" % (patience, self._bell),
+        )
+        start = b"$%d\r\n%b" % (len(before) + token_size + len(after), before)
+        end = b"$%d\r\n%b" % (len(lead) + beat_size + len(rest), lead)
+        return start, after + b"\r\n" + words + end, rest + b"\r\n" + self._again
 
     def _call(self, script: Script, name: bytes, count: int, words: bytes) -> Call:
         """A call with so many words: the number of keys, the keys and the arguments."""
         if self._wait and script in _WAITED_FOR:
-            request = b"*%d\r\n%b%b%b" % (count + 3, script.by_hash, words, AGAIN)
-            return Call(script, name, request + self._wait, self._wait, 2)
+            request = b"*%d\r\n%b%b%b" % (count + 3, script.by_hash, words, self._again)
+            return Call(script, name, request, self._wait, 2)
         return Call(script, name, b"*%d\r\n%b%b" % (count + 2, script.by_hash, words))
 
     def swap(self, key: str, version: Version, record: Record | None, wake: Wake) -> Call:
@@ -163,7 +183,6 @@ _COMMANDS: dict[type, tuple[Script, int, _Words]] = {
         3,
         lambda c, beat: bulk(word(c.token)) + bulk(word(beat)) + (_YES if c.known else _NO),
     ),
-    Free: (FREE, 1, lambda c, beat: bulk(word(c.token))),
     Offer: (
         OFFER,
         4,
@@ -181,7 +200,7 @@ _COMMANDS: dict[type, tuple[Script, int, _Words]] = {
 }  # fmt: skip
 
 # A grant must outlive the master. A freed or evicted lock that comes back runs out by itself.
-_WAITED_FOR = {CLAIM, RENEW, OFFER, TAKE}
+_WAITED_FOR = {RENEW, OFFER, TAKE}  # and every claim
 # So many locks, and so many kinds of claims, have the start of their requests ready.
 REMEMBERED = 1024
 AGAIN = bulk(b"!")
@@ -201,23 +220,28 @@ class Corrupt(Exception):
 
 def applied(reply: Any, command: Command, beat: str) -> Applied:
     """The answer to a command: a string of lines, of which only a last one has breaks; or just
-    the time at which it was done in the usual way."""
+    the time at which it was done in the usual way, of a claim perhaps with who waits behind."""
     if type(reply) is int:
         verdict = _AS_USUAL[type(command)](command, beat, reply)
         return Applied(verdict, reply, Interval(reply, reply))
+    if type(reply) is list:
+        at, wanted = reply
+        verdict = _claimed(command, beat, at, _many(_waiters, wanted))  # type: ignore[arg-type]
+        return Applied(verdict, at, Interval(at, at))
     lines = reply.split(b"\n", _LINES)
     verdict = _VERDICTS[lines[0]](*lines[3:])
     now, rev = int(lines[1]), lines[2]
     return Applied(verdict, int(rev) if rev else None, Interval(now, now))
 
 
-def _claimed(claim: Claim, beat: str, at: Micros) -> Verdict:
+def _claimed(claim: Claim, beat: str, at: Micros, wanted: tuple[Waiter, ...] = ()) -> Verdict:
     """A free lock was claimed: the clock is its fence."""
     return Granted(
         Holder(
             claim.token, at, claim.owner, claim.mode, claim.ttl,
             at, at + claim.ttl, beat, claim.limit, claim.note,
-        )
+        ),
+        wanted,
     )  # fmt: skip
 
 

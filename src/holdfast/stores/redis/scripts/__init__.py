@@ -12,7 +12,7 @@ from pathlib import Path
 from holdfast.stores.redis.words import bulk
 
 _FOLDER = Path(__file__).parent
-_RULES = ("record", "queue", "rules")
+_RULES = ("record", "shown", "queue", "rules")
 
 
 class Script:
@@ -28,7 +28,9 @@ class Script:
         self.in_full = bulk(b"EVAL") + bulk(self.source)
 
 
-CLAIM = Script("claim", "quick_claim", "record", "queue", "quick_turn", "rules")
+CLAIM = Script(
+    "claim", "quick_claim", "shown", "quick_turn", "quick_join", "record", "queue", "rules"
+)
 RENEW = Script("renew", "quick_renew", *_RULES)
 FREE = Script("free", "quick_free", *_RULES)
 OFFER = Script("offer", *_RULES)

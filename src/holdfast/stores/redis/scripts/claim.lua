@@ -4,7 +4,6 @@
 -- ARGV[3] the ttl, ARGV[4] for how long a record with this holder stays; ARGV[6], of who would
 -- queue, for how long its place lasts and its client's bell.
 local claim = read_holder(ARGV[2] .. '0' .. ARGV[5] .. '0,"expires_at":0' .. ARGV[7])
-local patience, bell = string.match(ARGV[6], '^(%d+) (%x+)$')
 local queueing = patience and '1' or '0'
 
 local holders, queue, soonest = alive(record.holders), living(record)

@@ -3,8 +3,6 @@
 -- Lines start with the token, so that one's own is found by a plain search.
 
 local WAITER = '^{"token":"([^"]*)","mode":"(%l+)","ttl":%d+,"since":(%d+),"expires_at":(%d+),"beat":"[^"]*","limit":(%w+),"owner":[^\n]*}'
--- As many waiters as are told of at once: SHOWN in `holdfast.core.rules`.
-local SHOWN = 16
 
 -- Where the line that starts here ends, and where the next one starts, if there is one.
 local function line_end(queue, start)
@@ -63,17 +61,4 @@ local function living(record)
     end
   end)
   return table.concat(lines, ',\n'), soonest
-end
-
--- The first few waiters as an array, and how many more there are.
-local function shown(queue)
-  if queue == '' then return '', 0 end
-  local start, count, cut = 1, 0, nil
-  while start do
-    local stop, next_start = line_end(queue, start)
-    count = count + 1
-    if count == SHOWN then cut = stop end
-    start = next_start
-  end
-  return '[' .. string.sub(queue, 1, cut or -1) .. ']', math.max(0, count - SHOWN)
 end

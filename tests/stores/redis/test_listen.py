@@ -1,0 +1,161 @@
+"""Who reads what the server tells: the one who waits, or a thread for all of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+
+import holdfast
+from holdfast.stores.redis import RedisStore
+from holdfast.stores.redis.layout import Names
+from holdfast.stores.redis.listen import Bells, sleeper_for
+from holdfast.stores.wakeups import Sleeper
+from tests.engines.redis import RedisServer, client
+from tests.helpers import until
+
+LONG = 60_000_000
+SEEN = 10**15  # a version that all who wait have seen
+
+
+class Waiting:
+    """A wait in a thread of its own."""
+
+    def __init__(self, store: RedisStore, key: str, token: str) -> None:
+        self.token = token
+        self._wait: Callable[[], None] = lambda: store.wait(key, SEEN, token, LONG)
+        self._thread = threading.Thread(target=self._wait)
+        self._thread.start()
+
+    def is_over(self) -> bool:
+        """Whether it has returned."""
+        return not self._thread.is_alive()
+
+
+class Teller:
+    """Tells what a release would tell."""
+
+    def __init__(self, server: RedisServer, store: RedisStore, key: str) -> None:
+        self._port = server.port
+        self._channel = store.names.channels(key)[0]
+        self._rev = 1
+
+    def calls(self, *waits: Waiting) -> None:
+        """It is their turn."""
+        self._rev += 1
+        whom = " ".join(wait.token for wait in waits)
+        with client(self._port) as redis:
+            # At first the subscription may not be in force.
+            until(lambda: redis.publish(self._channel, f"{self._rev} {whom}") == 1)
+
+
+def reads_by_itself(store: RedisStore) -> bool:
+    """Whether somebody who waits reads."""
+    return isinstance(store._listener._reader, Sleeper)
+
+
+def waiting_alone(store: RedisStore, teller: Teller, key: str, token: str = "b") -> Waiting:
+    """A waiter that reads by itself: not the first one, for which a thread connects."""
+    first = Waiting(store, key, "a")
+    teller.calls(first)
+    until(first.is_over)
+    until(lambda: store._listener._reader is None)
+    second = Waiting(store, key, token)
+    until(lambda: reads_by_itself(store))
+    return second
+
+
+@pytest.fixture
+def teller(server: RedisServer, store: RedisStore, key: str) -> Teller:
+    """For one lock."""
+    return Teller(server, store, key)
+
+
+def test_who_waits_reads_by_itself(store: RedisStore, teller: Teller, key: str) -> None:
+    """And has stopped to when it is called."""
+    wait = waiting_alone(store, teller, key)
+    teller.calls(wait)
+    until(wait.is_over)
+    assert not reads_by_itself(store)
+
+
+def test_who_reads_tells_the_others(store: RedisStore, teller: Teller, key: str) -> None:
+    """Also if it is called together with them."""
+    reader = waiting_alone(store, teller, key)
+    others = [Waiting(store, key, token) for token in "cde"]
+    teller.calls(others[0])
+    until(others[0].is_over)
+    assert not reader.is_over()
+    teller.calls(reader, others[1])
+    until(reader.is_over)
+    until(others[1].is_over)
+    assert not others[2].is_over()
+    teller.calls(others[2])
+    until(others[2].is_over)
+
+
+def test_somebody_reads_on_for_who_still_waits(store: RedisStore, teller: Teller, key: str) -> None:
+    """When the one who read has gone."""
+    reader = waiting_alone(store, teller, key)
+    other = Waiting(store, key, "c")
+    until(lambda: len(store._listener.bells.sleepers.sleepers(key)) == 2)
+    teller.calls(reader)
+    until(reader.is_over)
+    teller.calls(other)
+    until(other.is_over)
+
+
+def test_a_line_that_breaks_while_one_reads(
+    server: RedisServer, store: RedisStore, teller: Teller, key: str
+) -> None:
+    """A thread connects again, and whoever waits is rung."""
+    wait = waiting_alone(store, teller, key)
+    broken = store._listener._line
+    with client(server.port) as redis:
+        until(lambda: redis.client_kill_filter(_type="pubsub") > 0)
+    until(lambda: store._listener._line not in (None, broken) or wait.is_over())
+    if not wait.is_over():  # the look after the new subscription may have rung it
+        teller.calls(wait)
+    until(wait.is_over)
+
+
+def test_close_while_one_reads(store: RedisStore, teller: Teller, key: str) -> None:
+    """It returns."""
+    wait = waiting_alone(store, teller, key)
+    store.close()
+    until(wait.is_over)
+
+
+def test_interrupt_while_one_reads(server: RedisServer, key: str) -> None:
+    """It is passed on, leaves nothing behind, and later waits are woken as ever."""
+    with closing(holdfast.connect(server.url)) as locks:
+        store = locks._client.store
+        assert isinstance(store, RedisStore)
+        for _ in range(2):  # the first one waits for a thread to connect
+            with locks.acquire(key):
+                timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+                timer.start()
+                with pytest.raises(KeyboardInterrupt):
+                    locks.acquire(key, timeout=30)
+                timer.join()
+                assert store.load(key).record.queue == ()
+                assert not reads_by_itself(store)
+        lease = locks.acquire(key)
+        threading.Timer(0.3, lease.release).start()
+        locks.acquire(key, timeout=30).release()
+
+
+def test_old_news_ring_nobody() -> None:
+    """What was told before somebody looked may be read only afterwards."""
+    rung: list[int] = []
+    bells = Bells(Names("holdfast"))
+    bells.add(sleeper_for("k", 10, "t", lambda: rung.append(1)))
+    channel = b"holdfast:{k}:wake"
+    bells.heard([b"message", channel, b"10 *"])
+    assert not rung
+    bells.heard([b"message", channel, b"11 *"])
+    assert rung
