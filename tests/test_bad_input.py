@@ -224,6 +224,36 @@ def test_bad_caps(cap: Any) -> None:
         holdfast.connect("memory://", beats_per_second=cap)
 
 
+@pytest.mark.parametrize("callback", [None, 5, "stop"])
+def test_bad_callbacks(locks: Locks, callback: Any) -> None:
+    """What cannot be called is refused at once, not when it would be needed."""
+    lease = locks.acquire("k")
+    for listen in (lease.on_lost, lease.on_danger, lease.on_wanted):
+        with pytest.raises(BadOption, match="function"):
+            listen(callback)
+    if callback is not None:
+        for connect in (holdfast.connect, aio.connect):
+            with pytest.raises(BadOption, match="on_event"):
+                connect("memory://", on_event=callback)
+    lease.release()
+
+
+@pytest.mark.parametrize("fence", ["7", 7.0, True])
+def test_bad_fences(locks: Locks, fence: Any) -> None:
+    """A fence of another type is nobody's, and is not taken for that of one who is not there."""
+    with locks.acquire("k") as lease:
+        with pytest.raises(BadOption, match="fence"):
+            locks.evict("k", fence=fence)
+        lease.renew()
+
+
+@pytest.mark.parametrize("release", [1, "no", None])
+def test_bad_rights(locks: Locks, release: Any) -> None:
+    """The right to release is given by True and by nothing else."""
+    with locks.acquire("k") as lease, pytest.raises(BadOption, match="release"):
+        lease.share(release=release)
+
+
 @pytest.mark.parametrize("wants", ["key", [], ["a", "a"], [Want("a"), "a"]])
 def test_bad_wants(locks: Locks, wants: Any) -> None:
     """`acquire_all` wants several keys, each once."""
@@ -349,6 +379,39 @@ def test_releasing_twice(locks: Locks) -> None:
         assert lease.release() is False
     with pytest.raises(LeaseLost, match="it was released"):
         lease.check()
+
+
+def test_entering_what_has_ended(locks: Locks) -> None:
+    """A block does not begin under a lease that was released, handed over or lost."""
+    released, handed, lost = (locks.acquire(key) for key in "abc")
+    released.release()
+    handed.hand_over()
+    locks.evict("c")
+    lost.release()
+    group = locks.acquire_all(["d", "e"])
+    group["d"].release()
+    ended: list[Any] = [released, handed, lost, group]
+    for lease in ended:
+        with pytest.raises(LeaseLost, match="not yours"), lease:
+            pytest.fail("this would not be protected")
+
+
+def test_entering_what_has_ended_in_a_task() -> None:
+    """The same for asyncio."""
+
+    async def run() -> None:
+        async with aio.connect(f"memory://{unique()}") as locks:
+            lease = await locks.acquire("k")
+            await lease.release()
+            group = await locks.acquire_all(["k"])
+            await group.release()
+            ended: list[Any] = [lease, group]
+            for one in ended:
+                with pytest.raises(LeaseLost, match="not yours"):
+                    async with one:
+                        pytest.fail("this would not be protected")
+
+    asyncio.run(run())
 
 
 def test_closed_client() -> None:

@@ -7,8 +7,11 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from holdfast.testing.conformance import CASES, FACES, Face, store_cases
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -39,6 +42,19 @@ def test_python_in_the_docs_is_python(page: Path) -> None:
     for block in blocks(page.read_text(), "python"):
         function = "async def snippet():\n" + textwrap.indent(block, "    ") + "\n    pass"
         compile(function, str(page), "exec")
+
+
+OWN_STORE = "\n".join(blocks((ROOT / "docs/stores/your-own.md").read_text(), "python"))
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_the_store_of_the_docs_is_a_store(face: Face) -> None:
+    """The store that is shown in full passes the cases about stores, as the page runs them."""
+    page: dict[str, Any] = {}
+    exec(OWN_STORE, page)
+    for name, case in CASES.items():
+        if case.__module__ == store_cases.__name__:
+            page["test_my_store"](name, face)
 
 
 def test_links_lead_somewhere() -> None:

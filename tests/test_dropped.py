@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import logging
+import pickle
+import subprocess
+import sys
 import weakref
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from holdfast import aio
+import holdfast
+from holdfast import UsageError, aio
 from holdfast.stores.memory import MemoryStore
 from holdfast.sync import Locks
 from tests.helpers import memory_locks, unique, until
@@ -77,6 +84,39 @@ def test_a_released_lease_says_nothing() -> None:
         kept = locks.acquire("other")
         until(lambda: kept.hold.renewed > kept.hold.acquired)  # the keeper came by
         assert told == ["Acquired", "Released", "Acquired"]
+
+
+@pytest.mark.parametrize("double", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_there_is_no_second_one(double: Callable[[object], object]) -> None:
+    """A copy that is dropped would end the renewal of the original."""
+    with memory_locks() as locks, locks.acquire("k") as lease:
+        with pytest.raises(UsageError, match=r"share\(\)"):
+            double(lease)
+        if double is not copy.copy:
+            with pytest.raises(UsageError, match=r"connect\(\)"):
+                double(locks)
+        assert lease.held
+
+
+LEFT_OPEN = """
+import sys, holdfast
+
+def job():
+    with holdfast.connect(sys.argv[1], ttl=60) as locks, locks.acquire("k"):
+        yield
+
+running = job()
+next(running)
+"""
+
+
+def test_a_block_that_is_open_when_the_program_ends(tmp_path: Path) -> None:
+    """Python leaves it after the end of all other threads, whatever they had: the lock is
+    released, and the program does end."""
+    url = f"sqlite://{tmp_path}/locks.db"
+    subprocess.run([sys.executable, "-c", LEFT_OPEN, url], check=True, timeout=30)
+    with holdfast.connect(url) as locks:
+        assert locks.show("k").free
 
 
 def test_many_dropped_at_once() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import holdfast
 from holdfast import BadKey, BadOption, Busy, LeaseLost, Locks, UsageError, aio, current_lease
+from holdfast.guards import OnBusy
 from tests.helpers import memory_locks, unique
 
 
@@ -100,10 +102,33 @@ def test_busy(locks: Locks, caplog: pytest.LogCaptureFixture) -> None:
     assert calls == ["skip", "raise", "wait"]
 
 
+@pytest.mark.parametrize("busy", ["skip", "raise"])
+def test_busy_after_a_while(locks: Locks, busy: OnBusy) -> None:
+    """With a timeout both wait for that long before they give up."""
+
+    @locks.guard("k", busy=busy, timeout=30)
+    def run() -> str:
+        return "done"
+
+    lease = locks.acquire("k")
+    timer = threading.Timer(0.1, lease.release)
+    timer.start()
+    assert run() == "done"
+    timer.join()
+
+
+def test_wrong_options(locks: Locks) -> None:
+    """An option that `acquire` does not know is refused at decoration, in both faces."""
+    faces: list[Any] = [locks, aio.connect(f"memory://{unique()}")]
+    for face in faces:
+        with pytest.raises(TypeError, match="tll"):
+            face.guard("k", tll=60)
+
+
 def test_wrong_busy(locks: Locks) -> None:
     """Another word is refused at decoration."""
     with pytest.raises(BadOption, match="'skip', 'wait' or 'raise'"):
-        locks.guard("k", busy="maybe")(print)  # type: ignore[arg-type]
+        locks.guard("k", busy="maybe")(print)  # type: ignore[call-overload]
 
 
 def test_exceptions_pass(locks: Locks) -> None:
@@ -140,7 +165,7 @@ def test_nesting(locks: Locks) -> None:
 
     @locks.guard("outer")
     def outer() -> tuple[str, str]:
-        return inner(), current_lease().key  # type: ignore[return-value]
+        return inner(), current_lease().key
 
     assert outer() == ("inner", "outer")
     with pytest.raises(UsageError, match="guarded function"):

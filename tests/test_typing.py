@@ -40,6 +40,15 @@ def run(x: int, *, y: str = "") -> float:
 
 reveal_type(run(1, y="z"))  # float | None
 
+@locks.guard("k:{x}", timeout=5)
+def waits(x: int) -> float:
+    return x / 2
+
+reveal_type(waits(1))  # float
+reveal_type(leases["a"])  # Lease
+reveal_type(leases[0])  # Lease
+reveal_type(locks.facts)  # Facts
+
 @lease.on_lost
 def stop(lost: holdfast.Lease) -> None: ...
 
@@ -61,7 +70,13 @@ async def main() -> None:
     async def run(x: int) -> str:
         return ""
 
-    reveal_type(await run(1))  # str | None
+    reveal_type(await run(1))  # str
+
+    @locks.guard("k:{x}", busy="skip")
+    async def skips(x: int) -> str:
+        return ""
+
+    reveal_type(await skips(1))  # str | None
 """
 
 WRONG = """

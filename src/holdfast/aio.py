@@ -14,11 +14,12 @@ import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, overload
 
 from holdfast import clock
 from holdfast.client import PATIENCE, Client, logger
 from holdfast.core.acquiring import acquire_all_steps, acquire_steps
+from holdfast.core.contract import Facts
 from holdfast.core.effects import Steps
 from holdfast.core.events import Event, StoreTrouble
 from holdfast.core.holds import Attempt, Hold
@@ -28,9 +29,9 @@ from holdfast.core.steps import enter_steps, evict_steps, offer_steps, release_s
 from holdfast.core.watching import wait_until_free_steps
 from holdfast.drivers.aio import AsyncDriver
 from holdfast.errors import Busy, HoldfastError, LeaseLost, UsageError
-from holdfast.guards import Guarded, OnBusy, Within
+from holdfast.guards import Guarded, OnBusy, OrElse, Within, options_for
 from holdfast.leases import LeaseBase, LeasesBase, graver
-from holdfast.options import Seconds, check_key, check_prefix, check_retention
+from holdfast.options import Seconds, check_fence, check_key, check_prefix, check_retention
 from holdfast.places import DEFAULT, Place, connect_to
 from holdfast.stores.base import Store
 from holdfast.views import HolderInfo, LockInfo, holder_info, lock_info
@@ -133,6 +134,7 @@ class Lease(LeaseBase[asyncio.Event]):
         return ticket
 
     async def __aenter__(self) -> Lease:
+        self.check()
         return self
 
     async def __aexit__(
@@ -191,6 +193,7 @@ class Leases(LeasesBase[Lease]):
         await self._each(lambda lease: lease.release())
 
     async def __aenter__(self) -> Leases:
+        self.check()
         return self
 
     async def __aexit__(
@@ -280,7 +283,7 @@ class Locks:
         return f"<aio.Locks on {self._client.facts.name} as {self._client.owner!r}>"
 
     @property
-    def facts(self) -> Any:
+    def facts(self) -> Facts:
         """What the store is and is not."""
         return self._client.facts
 
@@ -417,14 +420,22 @@ class Locks:
             await self._driver.undo((attempt,))
             raise
 
+    @overload
     def guard(
-        self, key: str, *, busy: OnBusy = "wait", **options: Any
-    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R | None]]]:
+        self, key: str, *, busy: OrElse = "wait", **options: Any
+    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R]]]: ...
+    @overload
+    def guard(
+        self, key: str, *, busy: OnBusy, **options: Any
+    ) -> Callable[[Callable[P, Awaitable[R]]], Callable[P, Coroutine[Any, Any, R | None]]]: ...
+    def guard(self, key: str, *, busy: OnBusy = "wait", **options: Any) -> Any:
         """Run an async function under a lock whose key is made from its arguments.
 
-        When the lock is taken: `skip` returns None at once, `raise` raises `Busy`, `wait`
-        waits. Other options are those of `acquire`.
+        When the lock is taken: `skip` returns None and `raise` raises `Busy`, at once or after
+        `timeout`; `wait` waits. Other options are those of `acquire`.
         """
+
+        passed_on = options_for(self.acquire, busy, options)
 
         def decorate(
             function: Callable[P, Awaitable[R]],
@@ -432,13 +443,12 @@ class Locks:
             guarded = Guarded(function, key, busy)
             if not inspect.iscoroutinefunction(function):
                 raise UsageError("This is not an async function: guard it with holdfast's locks.")
-            patience = {} if busy == "wait" else {"timeout": 0}
 
             @functools.wraps(function)
             async def run(*args: P.args, **kwargs: P.kwargs) -> R | None:
                 name = guarded.key(args, kwargs)
                 try:
-                    lease = await self.acquire(name, **{**options, **patience})
+                    lease = await self.acquire(name, **passed_on)
                 except Busy:
                     if busy != "skip":
                         raise
@@ -502,6 +512,7 @@ class Locks:
         client = self._client
         client.check_usable()
         check_key(key, client.facts.max_key_bytes)
+        check_fence(fence)
         until = clock.monotonic() + PATIENCE
         evicted = await self._driver.run(evict_steps(client.witness, key, fence, until))
         client.evicted(key, evicted.holders)

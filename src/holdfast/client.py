@@ -22,7 +22,6 @@ from holdfast.drivers.keeping import KeeperRunner
 from holdfast.drivers.pool import DaemonPool
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import (
-    BadOption,
     ClientClosed,
     ClientForked,
     HoldfastError,
@@ -56,6 +55,8 @@ class Client:
         on_event: Callable[[Event], None] | None = None,
     ) -> None:
         beats_per_second = options.check_cap(beats_per_second)
+        if on_event is not None:
+            options.check_callback(on_event, "on_event")
         self.store = store
         self.facts = store.facts
         self.max_key_bytes = store.facts.max_key_bytes
@@ -74,6 +75,9 @@ class Client:
         self._unusable: type[HoldfastError] | None = None
         forks.register(self)
         self.keeper = KeeperRunner(self.beat, store.facts.batch, self, beats_per_second)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise UsageError("Locks cannot be copied or pickled: call connect() where they are used.")
 
     # --- is it usable -----------------------------------------------------------------------
 
@@ -142,8 +146,7 @@ class Client:
 
     def care(self, keep: bool, max_hold: Seconds | None, may_release: bool = True) -> Care:
         """How a lease is to be looked after."""
-        if not isinstance(keep, bool):
-            raise BadOption(f"keep is True or False, not {keep!r}.")
+        options.check_switch(keep, "keep")
         bound = None if max_hold is None else options.micros(max_hold, "max_hold")
         return Care(keep, bound, may_release)
 
@@ -190,7 +193,7 @@ class Client:
         from holdfast.core.tickets import Ticket, seal
 
         self.check_held(hold)
-        if release:
+        if options.check_switch(release, "release"):
             self._check_may_end(hold)
         ticket = Ticket(hold.key, hold.token, hold.fence, hold.ttl, release)
         return seal("share", ticket)

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from holdfast.errors import BadOption, UsageError
 
 OnBusy = Literal["skip", "wait", "raise"]
+OrElse = Literal["wait", "raise"]  # the function runs, or something is raised: never None
 
 _current: ContextVar[Any] = ContextVar("holdfast_lease", default=None)
 
@@ -19,6 +20,15 @@ def current_lease() -> Any:
     if lease is None:
         raise UsageError("There is no lease here: current_lease() works inside a guarded function.")
     return lease
+
+
+def options_for(acquire: Callable[..., Any], busy: str, options: dict[str, Any]) -> dict[str, Any]:
+    """What a guard passes on to `acquire`. A misspelt option is found when a module is loaded,
+    not when its function is first called."""
+    import inspect
+
+    inspect.signature(acquire).bind("key", **options)
+    return options if busy == "wait" else {"timeout": 0, **options}
 
 
 class Guarded:

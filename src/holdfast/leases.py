@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from holdfast import clock
 from holdfast.client import Client
 from holdfast.core.holds import Hold
 from holdfast.core.records import SECOND, Mode, Note
+from holdfast.errors import UsageError
+from holdfast.options import check_callback
 from holdfast.views import WaiterInfo, waiter_info
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -72,6 +74,12 @@ class LeaseBase(Generic[E]):
         hold = getattr(self, "_hold", None)  # an interrupt may have come before it had one
         if hold is not None and hold.state == "held":
             self._client.keeper.drop(hold)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        # For `copy` and `pickle`. There can be no second one: the first that is dropped ends it.
+        raise UsageError(
+            "A lease cannot be copied or pickled: pass on a ticket of share() and join() it there."
+        )
 
     def __repr__(self) -> str:
         state = "held" if self.held else self._hold.state
@@ -164,11 +172,13 @@ class LeaseBase(Generic[E]):
 
     def on_danger(self, callback: F) -> F:
         """Call this (with the lease) when renewals have been failing for a while."""
+        check_callback(callback, "on_danger")
         self._signals().add("danger", callback)
         return callback
 
     def on_lost(self, callback: F) -> F:
         """Call this (with the lease) when the lease is lost; at once if it already is."""
+        check_callback(callback, "on_lost")
         signals = self._signals()
         signals.add("lost", callback)
         if self._hold.state == "lost" and signals.take("lost", callback):
@@ -177,6 +187,7 @@ class LeaseBase(Generic[E]):
 
     def on_wanted(self, callback: F) -> F:
         """Call this (with the lease) when somebody starts to wait for it."""
+        check_callback(callback, "on_wanted")
         self._signals().add("wanted", callback)
         if self._hold.wanted and self._hold.state == "held":
             self._call(callback)
@@ -215,7 +226,11 @@ class LeasesBase(Sequence[L]):
     def __init__(self, leases: Sequence[L]) -> None:
         self._leases = tuple(leases)
 
-    def __getitem__(self, which: Any) -> Any:
+    @overload
+    def __getitem__(self, which: str | int) -> L: ...
+    @overload
+    def __getitem__(self, which: slice) -> Sequence[L]: ...
+    def __getitem__(self, which: str | int | slice) -> L | Sequence[L]:
         """The lease at a place, or on a key."""
         if not isinstance(which, str):
             return self._leases[which]

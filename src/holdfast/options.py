@@ -125,6 +125,26 @@ def check_fair(fair: Any) -> bool | None:
     return fair
 
 
+def check_switch(value: Any, name: str) -> bool:
+    """True or False, and nothing that only counts as one of them."""
+    if not isinstance(value, bool):
+        raise BadOption(f"{name} is True or False, not {value!r}.")
+    return value
+
+
+def check_fence(fence: Any) -> int | None:
+    """A fence to compare with; None: any."""
+    if fence is not None and (isinstance(fence, bool) or not isinstance(fence, int)):
+        raise BadOption(f"fence is a whole number, not {fence!r}.")
+    return fence
+
+
+def check_callback(callback: Any, name: str) -> None:
+    """Something that can be called when the time comes."""
+    if not callable(callback):
+        raise BadOption(f"{name} takes a function, not {callback!r}.")
+
+
 def check_owner(owner: Any) -> str:
     """A name for people."""
     if not isinstance(owner, str) or not owner or len(owner) > LONGEST_TEXT:

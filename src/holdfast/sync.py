@@ -6,11 +6,12 @@ import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, overload
 
 from holdfast import clock
 from holdfast.client import PATIENCE, Client, logger
 from holdfast.core.acquiring import acquire_all_steps, acquire_steps
+from holdfast.core.contract import Facts
 from holdfast.core.effects import Steps
 from holdfast.core.events import Event, StoreTrouble
 from holdfast.core.holds import Attempt, Hold
@@ -19,9 +20,9 @@ from holdfast.core.renewing import renew_steps
 from holdfast.core.steps import enter_steps, evict_steps, offer_steps, release_steps
 from holdfast.core.watching import wait_until_free_steps
 from holdfast.errors import Busy, HoldfastError, LeaseLost, UsageError
-from holdfast.guards import Guarded, OnBusy, Within
+from holdfast.guards import Guarded, OnBusy, OrElse, Within, options_for
 from holdfast.leases import LeaseBase, LeasesBase, graver
-from holdfast.options import Seconds, check_key, check_prefix, check_retention
+from holdfast.options import Seconds, check_fence, check_key, check_prefix, check_retention
 from holdfast.places import DEFAULT, Place, connect_to
 from holdfast.stores.base import Store
 from holdfast.views import HolderInfo, LockInfo, holder_info, lock_info
@@ -119,6 +120,7 @@ class Lease(LeaseBase[threading.Event]):
         return ticket
 
     def __enter__(self) -> Lease:
+        self.check()
         return self
 
     def __exit__(
@@ -161,6 +163,7 @@ class Leases(LeasesBase[Lease]):
         self._each(lambda lease: lease.release())
 
     def __enter__(self) -> Leases:
+        self.check()
         return self
 
     def __exit__(
@@ -194,7 +197,7 @@ class Locks:
         return f"<Locks on {self._client.facts.name} as {self._client.owner!r}>"
 
     @property
-    def facts(self) -> Any:
+    def facts(self) -> Facts:
         """What the store is and is not."""
         return self._client.facts
 
@@ -320,27 +323,34 @@ class Locks:
             client.driver.undo((attempt,))
             raise
 
+    @overload
     def guard(
-        self, key: str, *, busy: OnBusy = "wait", **options: Any
-    ) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
+        self, key: str, *, busy: OrElse = "wait", **options: Any
+    ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+    @overload
+    def guard(
+        self, key: str, *, busy: OnBusy, **options: Any
+    ) -> Callable[[Callable[P, R]], Callable[P, R | None]]: ...
+    def guard(self, key: str, *, busy: OnBusy = "wait", **options: Any) -> Any:
         """Run a function under a lock whose key is made from its arguments.
 
-        When the lock is taken: `skip` returns None at once, `raise` raises `Busy`, `wait`
-        waits. Other options are those of `acquire`.
+        When the lock is taken: `skip` returns None and `raise` raises `Busy`, at once or after
+        `timeout`; `wait` waits. Other options are those of `acquire`.
         """
         from inspect import iscoroutinefunction
+
+        passed_on = options_for(self.acquire, busy, options)
 
         def decorate(function: Callable[P, R]) -> Callable[P, R | None]:
             if iscoroutinefunction(function):
                 raise UsageError("This is an async function: guard it with holdfast.aio's locks.")
             guarded = Guarded(function, key, busy)
-            patience = {} if busy == "wait" else {"timeout": 0}
 
             @functools.wraps(function)
             def run(*args: P.args, **kwargs: P.kwargs) -> R | None:
                 name = guarded.key(args, kwargs)
                 try:
-                    lease = self.acquire(name, **{**options, **patience})
+                    lease = self.acquire(name, **passed_on)
                 except Busy:
                     if busy != "skip":
                         raise
@@ -402,6 +412,7 @@ class Locks:
         client = self._client
         client.check_usable()
         check_key(key, client.facts.max_key_bytes)
+        check_fence(fence)
         until = clock.monotonic() + PATIENCE
         evicted = client.driver.run(evict_steps(client.witness, key, fence, until))
         client.evicted(key, evicted.holders)

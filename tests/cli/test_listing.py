@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
+
+import pytest
 
 from holdfast.cli.watch import differences
 from holdfast.views import LockInfo
@@ -129,6 +132,29 @@ def test_renewals_are_no_change() -> None:
     assert list(differences({"k": lock}, {"k": LockInfo("k", 2, (), ())})) == []
     [change] = differences({"k": lock}, {"k": LockInfo("k", 1, (), (), "cut off")})
     assert change.change == "changed"
+
+
+@pytest.mark.parametrize("args", [("ls",), ("ls", "--json"), ("show", "k"), ("doctor",)])
+def test_a_reader_that_leaves(holdfast: Program, args: tuple[str, ...]) -> None:
+    """Output that nobody reads any more ends every command as SIGPIPE would, without a word."""
+    with holdfast.locks() as locks, locks.acquire("k"):
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run(
+            [*HOLDFAST, *args], env=holdfast.env, stdout=writer, stderr=subprocess.PIPE
+        )
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_terminal_without_unicode(holdfast: Program) -> None:
+    """What an encoding does not have is shown escaped."""
+    with holdfast.locks() as locks, locks.acquire("k\u00fc", owner="\U0001f986"):
+        for args in (("ls",), ("show", "k\u00fc")):
+            done = holdfast(*args, PYTHONIOENCODING="ascii")
+            assert done.returncode == 0, done.stderr
+            assert "k\\xfc" in done.stdout
+            assert "\\U0001f986" in done.stdout
 
 
 def test_prefix_that_is_no_text(holdfast: Program) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+from typing import Any, NoReturn
 
 from holdfast.cli import codes
+from holdfast.cli.doctor import Examination
+from holdfast.errors import Unavailable
+from holdfast.stores.memory import MemoryStore
 from tests.cli.program import Program
 
 
@@ -115,3 +119,16 @@ def test_doctor_on_a_store_without_memory(holdfast: Program) -> None:
     """`null://` and `memory://` can be examined as well."""
     assert holdfast("doctor", HOLDFAST_URL="memory://").returncode == 0
     assert holdfast("doctor", HOLDFAST_URL="null://").returncode == 0
+
+
+class Mute(MemoryStore):
+    """A store that can only be read."""
+
+    def swap(self, *args: Any, **options: Any) -> NoReturn:
+        raise Unavailable
+
+
+def test_doctor_passes_nothing_that_it_could_not_try() -> None:
+    """Where nothing can be written it does not say that writes are compared."""
+    checks = {check.name: check.ok for check in Examination(Mute(), 1).checks()}
+    assert checks == {"read": True, "write": False, "list": True, "lease": False}

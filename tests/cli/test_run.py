@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -37,6 +38,48 @@ def test_relative_url_is_exported_in_full(holdfast: Program) -> None:
     assert done.stdout.startswith("sqlite:///")
     assert done.stdout.endswith("/a b.db?busy_s=2\n")
     assert (holdfast.folder / "a b.db").exists()
+
+
+@pytest.mark.parametrize("args", [("--", "-k"), ("--ttl", "5s", "--", "--help")])
+def test_a_key_that_begins_with_a_dash(holdfast: Program, args: tuple[str, ...]) -> None:
+    """It stands between two double dashes; the command may have some of its own."""
+    done = holdfast("run", *args, "--", "sh", "-c", 'echo "$HOLDFAST_KEY" "$@"', "sh", "--", "x")
+    assert done.stdout == f"{args[-1]} -- x\n", done.stderr
+
+
+def test_two_dashes_in_a_command(holdfast: Program) -> None:
+    """Where the key is known, they are the command's."""
+    assert holdfast("run", "k", "--", "echo", "--", "x").stdout == "-- x\n"
+    with holdfast.locks() as locks, locks.acquire("k") as lease:
+        done = holdfast("run", "--join", lease.share(), "--", "echo", "--", "x")
+        assert done.stdout == "-- x\n", done.stderr
+    assert holdfast("run", "--", "echo", "x").returncode == codes.USAGE
+
+
+@pytest.mark.parametrize("args", [("--url", "", "ls"), ("ls", "--url=")])
+def test_an_empty_url_is_no_url(holdfast: Program, args: tuple[str, ...]) -> None:
+    """It is the empty variable of somebody who believes to share a store with others."""
+    done = holdfast(*args)
+    assert (done.returncode, done.stdout) == (codes.USAGE, "")
+    assert "--url" in done.stderr
+
+
+def test_a_store_of_this_process_alone(holdfast: Program) -> None:
+    """It keeps nobody out, and `run` says so."""
+    done = holdfast("run", "k", "--url", "memory://", "--", "true")
+    assert done.returncode == 0
+    assert "memory" in done.stderr
+    assert "only this process" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_url_in_the_home_is_exported(holdfast: Program) -> None:
+    """`~` is the home for the command too, and not a folder of that name."""
+    script = "echo $HOLDFAST_URL; cd /; $0 -m holdfast ls --json"
+    command = ("sh", "-c", script, sys.executable)
+    done = holdfast("--url", "sqlite:~/h.db", "run", "k", "--", *command, HOME=str(holdfast.folder))
+    assert done.stdout.startswith('sqlite:///~/h.db\n{"key":"k"'), done.stderr
+    assert (holdfast.folder / "h.db").exists()
 
 
 def test_default_store_is_exported(holdfast: Program) -> None:

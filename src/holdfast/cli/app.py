@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -84,6 +85,7 @@ def call(args: Sequence[str] | None = None) -> int:
     """Run the command line; its exit code."""
     session = Session()
     _open_standard_files()
+    _show_what_cannot_be_encoded()
     quiet_library()
     try:
         result = app.main(args, prog_name="holdfast", standalone_mode=False, obj=session)
@@ -142,6 +144,13 @@ def _open_standard_files() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free
             os.set_inheritable(fd, True)
+
+
+def _show_what_cannot_be_encoded() -> None:
+    """A key or an owner may have letters that the terminal's encoding does not: escape them,
+    as Python itself does on stderr."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _drop_stdout() -> None:

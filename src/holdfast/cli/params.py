@@ -94,6 +94,8 @@ def _set(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     assert session is not None
     assert param.name is not None
     said = ctx.get_parameter_source(param.name) is click.core.ParameterSource.COMMANDLINE
+    if said and value == "":
+        raise click.BadParameter("It is empty: name a store, or leave it out.", ctx, param)
     if value and (said or not getattr(session, param.name)):
         setattr(session, param.name, value)
 

@@ -31,10 +31,17 @@ def print_json(value: Any) -> None:
     click.echo(msgspec.json.encode(value))
 
 
+class Paper(Console):
+    """Where tables go. What becomes of a reader who left is decided in one place, not here."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def console() -> Console:
-    """Where tables go."""
-    shown = Console(highlight=False)
-    return shown if shown.is_terminal else Console(highlight=False, width=WIDE)
+    """A paper as wide as the terminal."""
+    shown = Paper(highlight=False)
+    return shown if shown.is_terminal else Paper(highlight=False, width=WIDE)
 
 
 def new_table(*columns: str, title: str | None = None) -> Table:

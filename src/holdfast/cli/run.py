@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast.cli import codes
 from holdfast.cli.app import connected
@@ -154,9 +155,11 @@ def run(ctx: click.Context, /, **options: Any) -> int:
     environment. Signals are passed on to its process group. If the lease is lost, the group
     gets SIGTERM, and SIGKILL after the grace time.
 
+    A key that begins with a dash stands between two: holdfast run -- -KEY -- COMMAND...
+
     With --join or --take the key is that of the ticket; a KEY that is given must be the same.
     """  # fmt: skip
-    ask = Ask(**options, command=ctx.meta.get(_COMMAND, ()))
+    ask = _with_dashed_key(Ask(**options, command=ctx.meta.get(_COMMAND, ())))
     _check(ctx, ask)
     session = connected(ctx)
     try:
@@ -165,6 +168,14 @@ def run(ctx: click.Context, /, **options: Any) -> int:
     except CannotRun as exc:
         tell(str(exc))
         return exc.code
+
+
+def _with_dashed_key(ask: Ask) -> Ask:
+    """`run -- -KEY -- COMMAND…`: where a key is missing, it stands between two `--`."""
+    named = ask.key is not None or ask.join is not None or ask.take is not None
+    if named or ask.command[1:2] != ("--",):
+        return ask
+    return replace(ask, key=ask.command[0], command=ask.command[2:])
 
 
 def _nothing_to_run(ctx: click.Context) -> click.UsageError:
@@ -212,6 +223,7 @@ def _get_and_hold(session: Session, ask: Ask, inbox: Inbox) -> Outcome:
     reporter = Reporter(teller, quiet=ask.quiet or session.verbose)
     lease: Lease | None = None
     with session.locks(on_event=reporter) as locks:
+        _warn_if_alone(locks)
         try:
             with reporter:
                 lease = _get(locks, ask)
@@ -220,6 +232,12 @@ def _get_and_hold(session: Session, ask: Ask, inbox: Inbox) -> Outcome:
         finally:
             if lease is not None:
                 _release(lease)
+
+
+def _warn_if_alone(locks: Locks) -> None:
+    facts = locks.facts
+    if facts.reach == "process" and facts.name != "null":  # that one warns by itself
+        tell(f"warning: the {facts.name} store is for only this process: nobody else is kept out")
 
 
 def _get(locks: Locks, ask: Ask) -> Lease:

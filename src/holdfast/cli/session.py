@@ -45,8 +45,8 @@ class Session:
         scheme, _, rest = self.url.partition(":")
         if scheme.lower() != "sqlite" or rest.startswith("/"):
             return self.url
-        path, mark, options = rest.partition("?")
-        return f"sqlite://{quote(str(Path.cwd()))}/{path}{mark}{options}"
+        start = "" if rest.startswith("~") else quote(str(Path.cwd()))
+        return f"sqlite://{start}/{rest}"
 
     @property
     def shown_url(self) -> str:

@@ -7,11 +7,13 @@ use it too: a blocked event loop must not cost a lease.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from holdfast import clock
 from holdfast.core.holds import Hold, State
@@ -70,13 +72,13 @@ class KeeperRunner:
 
     def end(self, hold: Hold, state: State, why: str = "") -> bool:
         """End a hold for good and let go of it. False: it had ended before."""
-        with self._lock:
+        with self._alone():
             self._keeper.discard(hold)
             return hold.end(state, why)
 
     def holds(self) -> list[Hold]:
         """All holds in care."""
-        with self._lock:
+        with self._alone():
             return self._keeper.holds()
 
     def lose(self, hold: Hold, why: str) -> None:
@@ -86,12 +88,18 @@ class KeeperRunner:
 
     def close(self) -> None:
         """Stop. What is still held is lost to this client."""
-        with self._lock:
-            self._closed = True
-            self._changed.notify()
+        self._closed = True
+        if not sys.is_finalizing():
+            with self._lock:
+                self._changed.notify()
         for hold in self.holds():
             self.lose(hold, "its client was closed")
         self._pool.close()
+
+    def _alone(self) -> AbstractContextManager[Any]:
+        """For what may be done while the interpreter ends. By then all other threads are gone
+        for good, one of them perhaps with the lock, and there is nobody to keep out."""
+        return nullcontext() if sys.is_finalizing() else self._lock
 
     # --- the watching thread ----------------------------------------------------------------
 

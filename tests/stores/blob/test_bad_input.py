@@ -90,6 +90,7 @@ def test_nobody_listens() -> None:
         "s3://bucket/./b", "s3://bucket/a%0Ab", "s3://bucket/a%5Cb", "s3://bucket/" + 800 * "x",
         "s3://bucket/p?no_such_option=1", "az://", "az://c/p?no_such_option=1", "gs://",
         "gs://b/p?no_such_option=1", "file://", "file:///", "file://host/path",
+        "file:relative", "file:~/locks",
         "file:///tmp/x?no_such_option=1",
     ],
 )  # fmt: skip

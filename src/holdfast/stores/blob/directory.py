@@ -177,8 +177,11 @@ def _turn_of(raw: bytes | None) -> str:
 
 
 def _path_of(url: StoreURL) -> str:
-    if url.host or url.user or url.password or url.port or not url.path.strip("/"):
-        raise BadURL("A directory of locks is named by its path: file:///absolute/path")
+    server = url.host or url.user or url.password or url.port
+    if server or not url.path.startswith("/") or not url.path.strip("/"):
+        raise BadURL(
+            "A directory of locks is named by its path: file:///absolute/path or file:///~/in/home"
+        )
     return url.path[1:] if url.path.startswith("/~") else "/" + url.path.lstrip("/")
 
 
