@@ -9,28 +9,25 @@ async with locks.acquire("pipeline:orders", ttl=60) as lease:
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
-from types import TracebackType
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from typing import Any, ParamSpec, TypeVar, overload
 
 from holdfast import clock
+from holdfast.aio_leases import Acquiring, Lease, Leases
 from holdfast.client import PATIENCE, Client, logger
 from holdfast.core.acquiring import acquire_all_steps, acquire_steps
 from holdfast.core.contract import Facts
 from holdfast.core.effects import Steps
-from holdfast.core.events import Event, StoreTrouble
+from holdfast.core.events import Event
 from holdfast.core.holds import Attempt, Hold
 from holdfast.core.listing import list_steps, purge_steps, show_steps
-from holdfast.core.renewing import renew_steps
-from holdfast.core.steps import enter_steps, evict_steps, offer_steps, release_steps
+from holdfast.core.steps import enter_steps, evict_steps
 from holdfast.core.watching import wait_until_free_steps
 from holdfast.drivers.aio import AsyncDriver
-from holdfast.errors import Busy, HoldfastError, LeaseLost, UsageError
+from holdfast.errors import Busy, UsageError
 from holdfast.guards import Guarded, OnBusy, OrElse, Within, options_for
-from holdfast.leases import LeaseBase, LeasesBase, graver
 from holdfast.options import Seconds, check_fence, check_key, check_prefix, check_retention
 from holdfast.places import DEFAULT, Place, connect_to
 from holdfast.stores.base import Store
@@ -39,7 +36,6 @@ from holdfast.wants import Want, check_wants
 
 P = ParamSpec("P")
 R = TypeVar("R")
-L = TypeVar("L", bound="Lease | Leases")
 
 __all__ = ["Lease", "Leases", "Locks", "Want", "connect"]
 
@@ -64,204 +60,6 @@ def connect(
         on_event=on_event,
     )
     return connect_to(url, store_options, make)
-
-
-class Lease(LeaseBase[asyncio.Event]):
-    """A lock that is ours for now. Use it in an `async with` block, or call `release()`.
-
-    If the block ends well but the lease was lost on the way, `LeaseLost` is raised at its
-    end; an exception of the block itself is never replaced. Renewal runs in a thread, so
-    that a blocked event loop does not cost the lease; `lost` and the callbacks come on the
-    loop.
-    """
-
-    __slots__ = ("_driver", "_loop")
-
-    def __init__(self, client: Client, driver: AsyncDriver, hold: Hold) -> None:
-        super().__init__(client, hold)
-        self._driver = driver
-        self._loop = asyncio.get_running_loop()
-
-    async def renew(self) -> None:
-        """Renew it now; `LeaseLost` if it is gone. The keeper does this by itself."""
-        client, hold = self._client, self._hold
-        client.check_usable()
-        client.check_held(hold)
-        try:
-            await self._driver.run(renew_steps(client.witness, hold))
-        except LeaseLost as lost:
-            client.keeper.lose(hold, lost.why)
-            raise
-
-    async def release(self) -> bool:
-        """Give it back. False: there was nothing (left) to give back. May be repeated.
-
-        If the store cannot be reached for a while this raises, and the ttl frees the lock.
-        """
-        client, hold = self._client, self._hold
-        attempt = client.begin_release(hold)
-        if attempt is None:
-            return False
-        now = clock.monotonic()
-        try:
-            freed = await self._driver.run(
-                release_steps(client.witness, attempt, now, now + PATIENCE)
-            )
-        except HoldfastError:
-            raise
-        except BaseException:
-            await self._driver.undo((attempt,))
-            raise
-        client.finish_release(hold, freed)
-        return freed
-
-    async def hand_over(self, *, ttl: Seconds | None = None) -> str:
-        """Give it up for whoever brings the returned ticket to `take()`, with a new fence.
-
-        It is no longer ours from here on, whatever happens. If nobody comes within `ttl`
-        (by default the lease's own), the lock is free.
-        """
-        client, hold = self._client, self._hold
-        attempt, ticket = client.begin_hand_over(hold, ttl)
-        try:
-            await self._driver.run(
-                offer_steps(client.witness, attempt, clock.monotonic() + PATIENCE)
-            )
-        except BaseException:
-            await self._driver.undo((attempt,))
-            raise
-        client.ended(hold, "Handed over")
-        return ticket
-
-    async def __aenter__(self) -> Lease:
-        self.check()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        try:
-            await self.release()
-        except HoldfastError as trouble:
-            # The work was protected to its end; only the lock stays until its ttl.
-            self._client.emit(StoreTrouble(self.key, str(trouble), "release", again=False))
-        if exc_type is None and self._hold.state == "lost":
-            self.check()
-
-    def _new_event(self) -> asyncio.Event:
-        return asyncio.Event()
-
-    def _set_event(self, event: asyncio.Event) -> None:
-        self._on_loop(event.set)
-
-    def _call(self, callback: Callable[..., Any]) -> None:
-        self._on_loop(functools.partial(_call_back, callback, self))
-
-    def _on_loop(self, call: Callable[[], Any]) -> None:
-        try:
-            self._loop.call_soon_threadsafe(call)
-        except RuntimeError:
-            logger.debug("The event loop of the lease on %s is closed", self.key)
-
-
-_callback_tasks: set[asyncio.Task[None]] = set()  # asyncio itself keeps them only weakly
-
-
-def _call_back(callback: Callable[[Lease], Any], lease: Lease) -> None:
-    async def run() -> None:
-        try:
-            outcome = callback(lease)
-            if inspect.isawaitable(outcome):
-                await outcome
-        except Exception:
-            logger.exception("A callback of the lease on %s failed", lease.key)
-
-    task = asyncio.ensure_future(run())
-    _callback_tasks.add(task)
-    task.add_done_callback(_callback_tasks.discard)
-
-
-class Leases(LeasesBase[Lease]):
-    """Several leases, acquired together: a sequence in the order in which they were asked
-    for, and a context manager that releases them all. `leases["key"]` works too."""
-
-    async def release(self) -> None:
-        """Give them all back."""
-        await self._each(lambda lease: lease.release())
-
-    async def __aenter__(self) -> Leases:
-        self.check()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._each(lambda lease: lease.__aexit__(exc_type, None, None))
-
-    async def _each(self, call: Callable[[Lease], Awaitable[object]]) -> None:
-        """For all of them, though one fails or we are cancelled; then say so."""
-        trouble: BaseException | None = None
-        for lease in reversed(self._leases):
-            try:
-                await call(lease)
-            except BaseException as exc:
-                trouble = graver(trouble, exc)
-        if trouble is not None:
-            raise trouble
-
-
-class Acquiring(Coroutine[Any, Any, L]):
-    """What `acquire` returns: await it for the lease, or enter it with `async with`.
-
-    It is a coroutine, so that it can be made a task; but one that may be thrown away.
-    """
-
-    __slots__ = ("_acquire", "_got", "_started")
-
-    def __init__(self, acquire: Callable[[], Coroutine[Any, Any, L]]) -> None:
-        self._acquire = acquire
-        self._got: L | None = None
-        self._started: Coroutine[Any, Any, L] | None = None
-
-    def __await__(self) -> Generator[Any, Any, L]:
-        return self._acquire().__await__()
-
-    def send(self, value: Any) -> Any:
-        """For whoever runs it as a coroutine."""
-        return self._coroutine().send(value)
-
-    def throw(self, *exc: Any) -> Any:
-        """For whoever runs it as a coroutine."""
-        return self._coroutine().throw(*exc)
-
-    def close(self) -> None:
-        """For whoever runs it as a coroutine."""
-        if self._started is not None:
-            self._started.close()
-
-    def _coroutine(self) -> Coroutine[Any, Any, L]:
-        if self._started is None:
-            self._started = self._acquire()
-        return self._started
-
-    async def __aenter__(self) -> L:
-        self._got = await self._acquire()
-        return self._got
-
-    def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> Coroutine[Any, Any, None]:
-        assert self._got is not None
-        return self._got.__aexit__(exc_type, exc, trace)
 
 
 class Locks:
