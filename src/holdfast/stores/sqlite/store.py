@@ -22,6 +22,7 @@ from holdfast.core.records import SECOND, Micros, Record, encode
 from holdfast.errors import BadOption, BadURL, HoldfastError, Misconfigured
 from holdfast.stores.base import Outcome, entry_from
 from holdfast.stores.sqlite.file import SQL, Clock, Connection, check_length, identity, prepare
+from holdfast.stores.sqlite.mounts import check_place
 from holdfast.stores.sqlite.watch import Watch
 from holdfast.stores.wakeups import Ring, RingingStore, Sleeper
 
@@ -55,12 +56,19 @@ class SQLiteStore(RingingStore):
         ),
     )
 
-    def __init__(self, path: str | os.PathLike[str], *, busy_s: float = BUSY_S) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        busy_s: float = BUSY_S,
+        one_machine: bool = False,
+    ) -> None:
         if not busy_s > 0:
             raise BadOption("busy_s is how many seconds to wait while others write: above 0.")
         self.path = Path(path).expanduser().absolute()
         self._busy_s = busy_s
         self._lock = threading.Lock()
+        check_place(self.path, one_machine=one_machine)
         check_length(self.path)
         _check_not_open_across_a_fork(self.path)
         self._connection = Connection(self.path, busy_s)
@@ -81,11 +89,13 @@ class SQLiteStore(RingingStore):
     @classmethod
     def from_url(cls, url: StoreURL, **options: Any) -> SQLiteStore:
         """`sqlite:///absolute/path`, `sqlite:///~/in/home` or `sqlite:relative/path`."""
-        unknown = url.options.keys() - {"busy_s"}
+        unknown = url.options.keys() - {"busy_s", "one_machine"}
         if unknown:
             raise BadURL(f"sqlite: URLs have no option {', '.join(sorted(unknown))}.")
         if "busy_s" in url.options:
             options.setdefault("busy_s", _number(url.options["busy_s"]))
+        if "one_machine" in url.options:
+            options.setdefault("one_machine", _yes(url.options["one_machine"]))
         return cls(_path_of(url), **options)
 
     def load(self, key: str) -> Entry:
@@ -241,3 +251,9 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         raise BadOption(f"busy_s is a number of seconds, not {text!r}.") from None
+
+
+def _yes(text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise BadOption(f"one_machine is yes or no, not {text!r}.")
+    return text == "yes"
