@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import holdfast
 from holdfast import Lease, Leases, Locks
+from holdfast.drivers.keeping import Referent
 from holdfast.stores.memory import MemoryStore
 from tests.helpers import until
 
@@ -265,7 +266,7 @@ def _end(got: Any) -> None:
 def _cared_for(locks: Locks, where: str) -> list[str]:
     """Holds that the keeper would go on renewing though nobody has their lease."""
     keeper = locks._client.keeper
-    dropped = set(keeper._dropped)
+    dropped = {cast(Referent, referent).hold for referent in keeper._dropped}
     return [where for hold in keeper.holds() if hold.state == "held" and hold not in dropped]
 
 

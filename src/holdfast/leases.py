@@ -68,12 +68,7 @@ class LeaseBase(Generic[E]):
     def __init__(self, client: Client, hold: Hold) -> None:
         self._client = client
         self._hold = hold
-
-    def __del__(self) -> None:
-        # Nobody can release it any more. No I/O here: the keeper stops renewing it.
-        hold = getattr(self, "_hold", None)  # an interrupt may have come before it had one
-        if hold is not None and hold.state == "held":
-            self._client.keeper.drop(hold)
+        client.keeper.refer(self, hold)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         # For `copy` and `pickle`. There can be no second one: the first that is dropped ends it.

@@ -46,7 +46,10 @@ class Hold(DiscreetState, eq=False):
     lapsed: bool = False  # somebody saw that its deadline had passed
     state: State = "held"
     why: str = ""
-    signals: Any = None  # whom a driver tells of its fate; nothing to the core
+    # For a driver, nothing to the core: whom it tells of the hold's fate, and how it learns that
+    # nobody refers to the lease any more.
+    signals: Any = None
+    referent: Any = None
 
     @property
     def fence(self) -> int:
@@ -77,6 +80,7 @@ class Hold(DiscreetState, eq=False):
             return False
         self.why = why
         self.state = state
+        self.referent = None
         return True
 
     def was_gone(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -38,11 +39,19 @@ class Listener(Protocol):
     def dropped(self, hold: Hold) -> None: ...
 
 
+class Referent(weakref.ref[Any]):
+    """What notes that nobody refers to a lease any more. Not a line of Python runs then: an
+    interrupt that comes in a finalizer is lost."""
+
+    __slots__ = ("hold",)
+    hold: Hold
+
+
 class KeeperRunner:
     """Keeps the holds of one client alive until they are ended or lost.
 
     It knows no leases. One that nobody refers to any more cannot be released by anybody:
-    then its hold is `drop`ped, its renewal stops, and the ttl frees it.
+    then its hold is let go of, its renewal stops, and the ttl frees it.
     """
 
     def __init__(
@@ -52,15 +61,13 @@ class KeeperRunner:
         self._batch = batch
         self._listener = listener
         self._keeper = Keeper(beats_per_second)
-        self._dropped: deque[Hold] = deque()
+        self._dropped: deque[weakref.ref[Any]] = deque()
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._wakes_at: Micros | None = None
         self._pool = DaemonPool(BEAT_THREADS, "holdfast-beat")
         self._thread: threading.Thread | None = None
         self._closed = False
-        # Called by the garbage collector, at any instruction of any thread: takes no lock.
-        self.drop = self._dropped.append
 
     def __len__(self) -> int:
         return len(self._keeper)
@@ -69,6 +76,13 @@ class KeeperRunner:
         """Take a hold into care."""
         with self._lock:
             self._wake_by(self._keeper.add(hold))
+
+    def refer(self, lease: Any, hold: Hold) -> None:
+        """Let go of a hold that is in care, when nobody refers to its lease any more."""
+        # Called by the garbage collector, at any instruction of any thread: takes no lock.
+        referent = Referent(lease, self._dropped.append)
+        referent.hold = hold
+        hold.referent = referent
 
     def end(self, hold: Hold, state: State, why: str = "") -> bool:
         """End a hold for good and let go of it. False: it had ended before."""
@@ -159,7 +173,9 @@ class KeeperRunner:
     def _let_go_of_dropped(self) -> list[Hold]:
         dropped = []
         while self._dropped:
-            hold = self._dropped.popleft()
+            referent = self._dropped.popleft()
+            assert isinstance(referent, Referent)
+            hold = referent.hold
             self._keeper.discard(hold)
             if hold.end("lost", "nobody kept a reference to its lease, so it is not renewed"):
                 dropped.append(hold)
