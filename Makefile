@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test engines lint bench docs sim clean
+.PHONY: run test engines lint bench docs sim soak clean
 
 # The main job in one command: a program run under a lock on the embedded store.
 run: $(STAMP)
@@ -27,6 +27,12 @@ lint: $(STAMP)
 MINUTES ?= 5
 sim: $(STAMP)
 	$(BIN)/python -m holdfast.testing.sim --minutes $(MINUTES) --first $$(date +%s)000
+
+# Processes that are killed, stopped and forked while they share locks: in an SQLite file, or in
+# the store of `make soak URL=…`.
+soak: $(STAMP)
+	$(BIN)/python -m tests.soak $(URL) --seconds $(SECONDS)
+SECONDS ?= 60
 
 bench: $(STAMP) engines
 	$(BIN)/pip install --quiet -e '.[bench]'
