@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -28,7 +29,7 @@ class Renewals:
     """The keeper's beats and news, for locks that somebody else's library has thought of."""
 
     def __init__(self) -> None:
-        self._kept: dict[Hold, Renew] = {}
+        self._kept: dict[Hold, tuple[Renew, weakref.ref[Any]]] = {}
         self._runner = KeeperRunner(self._beat, 1, self, None)
 
     def keep(self, lock: Any, name: str, ttl_ms: int, since: float, renew: Renew) -> Hold:
@@ -38,15 +39,15 @@ class Renewals:
             ttl=max(1, ttl_ms * 1000), acquired_at=0, expires_at=0, beat="",
         )  # fmt: skip
         hold = hold_of(name, Granted(holder), int(since * SECOND), Care())
-        self._kept[hold] = renew
+        self._kept[hold] = renew, weakref.ref(lock)
         self._runner.refer(lock, hold)
         self._runner.add(hold)
         return hold
 
     def kept(self, hold: Hold) -> Any:
         """The lock of a hold, if it is being renewed and somebody refers to it."""
-        referent = hold.referent  # another thread may end it meanwhile
-        return None if referent is None or hold not in self._kept else referent()
+        kept = self._kept.get(hold)
+        return None if kept is None else kept[1]()
 
     def end(self, hold: Hold) -> None:
         """Renew it no more."""
@@ -57,9 +58,10 @@ class Renewals:
         return [self._beat_one(hold) for hold in holds]
 
     def _beat_one(self, hold: Hold) -> Exception | None:
-        renew = self._kept.get(hold)
-        if renew is None:
+        kept = self._kept.get(hold)
+        if kept is None:
             return None
+        renew, _ = kept
         sent = clock.monotonic()
         try:
             if not renew():
