@@ -62,6 +62,8 @@ class KeeperRunner:
         self._listener = listener
         self._keeper = Keeper(beats_per_second)
         self._dropped: deque[weakref.ref[Any]] = deque()
+        # Called by the garbage collector, at any instruction of any thread: takes no lock.
+        self._drop = self._dropped.append
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._wakes_at: Micros | None = None
@@ -79,8 +81,7 @@ class KeeperRunner:
 
     def refer(self, lease: Any, hold: Hold) -> None:
         """Let go of a hold that is in care, when nobody refers to its lease any more."""
-        # Called by the garbage collector, at any instruction of any thread: takes no lock.
-        referent = Referent(lease, self._dropped.append)
+        referent = Referent(lease, self._drop)
         referent.hold = hold
         hold.referent = referent
 
