@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import threading
 import time
 from datetime import timedelta
@@ -16,7 +18,7 @@ import holdfast
 from holdfast import aio
 from holdfast.core.contract import Swapped
 from holdfast.core.records import Record
-from holdfast.errors import OutcomeUnknown, Unavailable
+from holdfast.errors import OutcomeUnknown, StoreFull, Unavailable
 from holdfast.stores.registry import open_store
 from tests.conformance.blob_targets import azure_url
 from tests.engines.azurite import ACCOUNT, ACCOUNT_KEY, Azurite
@@ -171,3 +173,26 @@ def test_asyncio_does_not_block(bucket_url: str) -> None:
         return ticks
 
     assert asyncio.run(run()) > 5
+
+
+def test_a_disk_that_takes_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record is written whole, or not at all: half of one would be a damaged lock."""
+    left, write = 10_000, os.write
+
+    def write_a_part(opened: int, raw: bytes) -> int:
+        nonlocal left
+        if left == 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = write(opened, raw[: min(7, left)])
+        left -= written
+        return written
+
+    store = open_store(f"file://{tmp_path}/locks")
+    monkeypatch.setattr(os, "write", write_a_part)
+    made = store.swap("k", None, Record(7))
+    assert isinstance(made, Swapped)
+    assert store.load("k").record == Record(7)
+    left = 20
+    with pytest.raises(StoreFull):
+        store.swap("k", made.version, Record(8))
+    assert store.load("k").record == Record(7)

@@ -204,7 +204,8 @@ class Folder:
     def _write(self, path: str, raw: bytes) -> None:
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
-            os.write(opened, raw)
+            while raw:  # a disk that is nearly full takes a part of it
+                raw = raw[os.write(opened, raw) :]
             if self._fsync:
                 os.fsync(opened)
         finally:
