@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -40,3 +41,16 @@ def faulty_locks(**options: Any) -> Iterator[tuple[Locks, FaultyStore]]:
     store = FaultyStore(MemoryStore())
     with Locks(store, **options) as locks:
         yield locks, store
+
+
+def is_open(path: Path) -> bool:
+    """Whether this process has the file open."""
+    descriptors = list(Path("/proc/self/fd").iterdir())
+    return any(path.exists() and _leads_to(one, path) for one in descriptors)
+
+
+def _leads_to(descriptor: Path, path: Path) -> bool:
+    try:
+        return descriptor.samefile(path)
+    except OSError:  # it was the one for looking at the folder
+        return False

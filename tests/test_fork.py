@@ -19,7 +19,7 @@ import pytest
 
 import holdfast
 from holdfast import ClientForked, LeaseLost
-from tests.helpers import memory_locks, unique, until
+from tests.helpers import is_open, memory_locks, unique, until
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
@@ -252,6 +252,27 @@ def test_fork_amid_traffic(tmp_path: Path) -> None:
             for thread in threads:
                 thread.join()
     assert trouble == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux tells what is open")
+def test_fork_while_a_store_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread that connects has the file open before it can be asked to pause."""
+    url = f"sqlite://{tmp_path}/locks.db"
+    holdfast.connect(url).close()
+    opened, go_on = threading.Event(), threading.Event()
+
+    def open_slowly(path: Path, connection: Any) -> None:
+        opened.set()
+        go_on.wait(10)
+
+    monkeypatch.setattr("holdfast.stores.sqlite.store.prepare", open_slowly)
+    thread = threading.Thread(target=lambda: holdfast.connect(url).close())
+    thread.start()
+    assert opened.wait(10)
+    threading.Timer(0.3, go_on.set).start()
+    told = Child(lambda _: is_open(tmp_path / "locks.db")).answer()
+    thread.join()
+    assert told is False
 
 
 def test_fork_amid_a_call(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from typing import Protocol
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 
 class Forkable(Protocol):
@@ -31,7 +32,9 @@ class Pausable(Protocol):
 
 _clients: weakref.WeakSet[Forkable] = weakref.WeakSet()
 _stores: weakref.WeakSet[Pausable] = weakref.WeakSet()
-_forking = threading.Lock()  # one fork at a time
+# One fork at a time, and none while a store opens. A thread never waits for itself here: a signal
+# handler may fork in the middle of anything.
+_forking = threading.RLock()
 _paused: list[Pausable] = []
 
 
@@ -43,6 +46,11 @@ def register(client: Forkable) -> None:
 def register_store(store: Pausable) -> None:
     """Pause this store while the process forks."""
     _stores.add(store)
+
+
+def held_off() -> AbstractContextManager[Any]:
+    """No other thread forks meanwhile: a store is open before it can be told to pause."""
+    return _forking
 
 
 def _before() -> None:

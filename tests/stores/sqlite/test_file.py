@@ -32,6 +32,7 @@ from holdfast import (
 from holdfast.core.records import SECOND
 from holdfast.stores.registry import open_store
 from holdfast.stores.sqlite import SQLiteStore, file
+from tests.helpers import is_open
 
 # --- the file ---------------------------------------------------------------------------------
 
@@ -74,19 +75,6 @@ def test_a_connection_lets_go_of_the_file(path: Path, let_go: str, asked: str | 
     assert is_open(path)
     getattr(connection, let_go)()
     assert not is_open(path)
-
-
-def is_open(path: Path) -> bool:
-    """Whether this process has the file open."""
-    descriptors = list(Path("/proc/self/fd").iterdir())
-    return any(path.exists() and _leads_to(one, path) for one in descriptors)
-
-
-def _leads_to(descriptor: Path, path: Path) -> bool:
-    try:
-        return descriptor.samefile(path)
-    except OSError:  # it was the one for looking at the folder
-        return False
 
 
 def test_url_forms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

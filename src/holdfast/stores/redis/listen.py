@@ -225,7 +225,7 @@ class Listener:
         try:
             line = self._begin(sleeper)
             if line is not None:
-                self._read_until(sleeper, alarm, ends_at, line)
+                self._read_until(alarm, ends_at, line)
             if not alarm.rung and (left := ends_at - monotonic()) > 0:
                 self._leave(sleeper)  # the line is broken, or somebody else reads it
                 alarm.wait(left)
@@ -275,16 +275,12 @@ class Listener:
                 if self.bells.sleepers.any():
                     self._called.set()
 
-    def _read_until(self, sleeper: Sleeper, alarm: Alarm, ends_at: float, line: Line) -> None:
+    def _read_until(self, alarm: Alarm, ends_at: float, line: Line) -> None:
         """In a sleeper's thread. If the line breaks, or after half a message, it is closed;
         our own thread notices."""
         try:
             while not alarm.rung and (left := ends_at - monotonic()) > 0:
-                reply = line.read_within(left)
-                if _calls_only(sleeper, reply):  # the short way: for us, and nobody else
-                    alarm.rung = True
-                else:
-                    self._hear(reply)
+                self._hear(line.read_within(left))
         except TimeoutError:
             pass
         except _BROKEN:
@@ -397,15 +393,6 @@ class _Refused(Exception):
 
 
 _BROKEN = (OSError, HiredisError, _Refused)
-
-
-def _calls_only(sleeper: Sleeper, reply: Any) -> bool:
-    """Whether a message names this sleeper and nobody else."""
-    return (
-        type(reply) is list
-        and reply[0] == b"message"
-        and reply[-1].partition(b" ")[2] == sleeper.mark
-    )
 
 
 def sleeper_for(key: str, version: Version, token: str, ring: Ring) -> Sleeper:

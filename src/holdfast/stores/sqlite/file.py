@@ -47,7 +47,8 @@ class Connection:
         self._busy_s = busy_s
         self._closed = False
         self._paused = False  # closed, but only until it is next used
-        self._index = Path(f"{path}-shm")  # of the log, shared by all who have the file open
+        # Of the log, shared by all who have the file open. It lies beside the file, not a link.
+        self._index = Path(f"{path.resolve()}-shm")
         self._known_index: tuple[int, int] | None = None
         self._open(str(path))
 

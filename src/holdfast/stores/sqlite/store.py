@@ -71,7 +71,16 @@ class SQLiteStore(RingingStore):
         check_place(self.path, one_machine=one_machine)
         check_length(self.path)
         _check_not_open_across_a_fork(self.path)
-        self._connection = Connection(self.path, busy_s)
+        self._checked_at: Micros = 0
+        self._watch = Watch(lambda: Connection(self.path, busy_s), self._now)
+        self._paused = False
+        self._forking: int | None = None  # the process that is about to, with the file open
+        with forks.held_off():
+            self._open()
+            forks.register_store(self)
+
+    def _open(self) -> None:
+        self._connection = Connection(self.path, self._busy_s)
         try:
             prepare(self.path, self._connection)
             self._connection.note_index()
@@ -80,11 +89,6 @@ class SQLiteStore(RingingStore):
             self._connection.close()
             raise
         self._identity = identity(self.path)
-        self._checked_at: Micros = 0
-        self._watch = Watch(lambda: Connection(self.path, busy_s), self._now)
-        self._paused = False
-        self._forking: int | None = None  # the process that is about to, with the file open
-        forks.register_store(self)
 
     @classmethod
     def from_url(cls, url: StoreURL, **options: Any) -> SQLiteStore:
