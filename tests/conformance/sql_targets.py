@@ -18,7 +18,7 @@ from tests.engines.shared import shared
 class SQLTarget(Target):
     """A table of a server that all tests share; each test has keys of its own."""
 
-    ttl = 1.0
+    ttl = 1.4
 
     def __init__(self, url: str, driver_url: str) -> None:
         self.url = url

@@ -116,8 +116,8 @@ def test_application_engine_for_asyncio(server: Server) -> None:
     """An application's AsyncEngine is used by asyncio; a blocking one serves it by threads."""
 
     async def use(engine: Any) -> None:
-        async with aio.connect(engine) as locks, locks.acquire("adopted-aio", ttl=0.6) as lease:
-            await asyncio.sleep(0.9)
+        async with aio.connect(engine) as locks, locks.acquire("adopted-aio", ttl=1.2) as lease:
+            await asyncio.sleep(1.5)
             assert lease.held
 
     async def run() -> None:
