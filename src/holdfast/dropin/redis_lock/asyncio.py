@@ -71,11 +71,13 @@ class Lock(LockState, redis.asyncio.lock.Lock):
             self._went_silent(wanting)
             raise
         except RedisError:
+            self._missed(wanting)
             raise
         except BaseException:
             await self._take_back(wanting)
             raise
         if since is None:
+            self._missed(wanting)
             return False
         self._got(wanting)
         if self.keep:

@@ -53,11 +53,13 @@ class Lock(LockState, redis.lock.Lock):
             self._went_silent(wanting)
             raise
         except RedisError:
+            self._missed(wanting)
             raise
         except BaseException:
             self._take_back(wanting)
             raise
         if since is None:
+            self._missed(wanting)
             return False
         self._got(wanting)
         if self.keep:
