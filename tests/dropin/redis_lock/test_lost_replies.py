@@ -291,3 +291,29 @@ def test_a_cancellation_in_the_middle(server: RedisServer, proxy: LossyProxy) ->
     lab.do(run())
     assert lab.raw.get("foo") is None
     lab.close()
+
+
+@pytest.mark.parametrize("whose", ["theirs", "ours"])
+def test_a_cancellation_in_the_middle_of_a_release(
+    server: RedisServer, proxy: LossyProxy, whose: Whose
+) -> None:
+    """An asyncio release that is cancelled can be tried again, as with redis-py's."""
+    lab = Lab(server.port, whose, "async")
+    lab.raw.flushdb()
+    lab.client = lab.new_client(proxy.port, socket_timeout=None)
+
+    async def run() -> None:
+        lock = lab.lock()
+        await lock.acquire()
+        proxy.plan("drop request", having=b"EVAL")
+        task = asyncio.ensure_future(lock.release())
+        while not proxy.lost:
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await lock.release()
+
+    lab.do(run())
+    assert lab.raw.get("foo") is None
+    lab.close()

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 import redis.asyncio.lock
-from redis.exceptions import LockError, RedisError
+from redis.exceptions import LockError, LockNotOwnedError, RedisError
 
 from holdfast.dropin.redis_lock import awire
 from holdfast.dropin.redis_lock.apush import Listener
@@ -91,7 +91,9 @@ class Lock(LockState, redis.asyncio.lock.Lock):
         expected = self._give_up_token(token)
         try:
             await self.do_release(expected)
-        except UNSURE:
+        except LockNotOwnedError:
+            raise
+        except BaseException:  # cancelled, or Redis was silent: it may be there still
             self._may_release_again(expected, token)
             raise
 

@@ -173,7 +173,7 @@ class LockState:
         return mine
 
     def _may_release_again(self, expected: bytes, given: str | bytes | None) -> None:
-        """Redis was silent: the token is kept for another try."""
+        """Whether it was released is not known: the token is kept for another try."""
         if given is None:
             self.local.token = expected
 
