@@ -119,10 +119,34 @@ def test_tables_left_locked(
     with OldClient(mysql_database) as old:
         assert old.lock(URI, "read")
         assert old.look(URI, "read") == 0
-        with pytest.raises(LockException, match="original"):
-            locker.unlock(mine)
+        another = locker_at(mysql_database)
+        calls: list[Callable[[], object]] = [
+            lambda: locker.unlock(mine),
+            lambda: locker.lock("new", URI, "read"),
+            lambda: another.lock("newer", "other", "write", ttl=60),
+            another.get_locks,
+            lambda: another.get_client("newer"),
+        ]
+        for call in calls:
+            with pytest.raises(LockException, match="original"):
+                call()
         old.let_go()
     locker.unlock(mine)
+
+
+def test_tables_left_locked_for_a_while(
+    mysql_database: str, locker_at: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`wait` goes on while they are."""
+    monkeypatch.setattr(tables, "LONGEST_TABLE_WAIT_S", 1)
+    locker = locker_at(mysql_database)
+    with OldClient(mysql_database) as old, ThreadPoolExecutor(1) as pool:
+        assert old.look("other", "read") == 0
+        locking = pool.submit(locker.lock, "new", URI, "write", wait=60)
+        time.sleep(2)
+        assert not locking.done()
+        old.let_go()
+        locker.unlock(locking.result(60))
 
 
 def test_ids_that_are_used_again(sqlite_database: str, locker_at: Make, tmp_path: Path) -> None:

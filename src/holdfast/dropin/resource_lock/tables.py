@@ -17,6 +17,8 @@ clients never see, with the lock's time of creation, because SQLite uses ids aga
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import (
@@ -38,6 +40,7 @@ from sqlalchemy import exc as sa
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.schema import CreateTable
 
+from holdfast.dropin.resource_lock.models import LockException
 from holdfast.stores.sql.engine import DRIVERS
 
 METADATA = MetaData()
@@ -144,7 +147,9 @@ def _create(engine: Engine, table: Table) -> None:
     for tries in range(CREATE_TRIES):
         try:
             with engine.begin() as connection:
-                connection.execute(CreateTable(table, if_not_exists=True))
+                # To look is allowed while an old client keeps the tables locked.
+                if not connection.dialect.has_table(connection, table.name):
+                    connection.execute(CreateTable(table, if_not_exists=True))
             return
         except (sa.IntegrityError, sa.OperationalError, sa.ProgrammingError):
             if tries == CREATE_TRIES - 1:
@@ -168,7 +173,20 @@ def was_beaten(exc: sa.DBAPIError) -> bool:
     return code in ("40001", "40P01", 1213)
 
 
-def was_kept_out(exc: sa.DBAPIError) -> bool:
-    """Whether somebody kept the tables locked for longer than we wait."""
+@contextmanager
+def kept_out_is_told() -> Iterator[None]:
+    """Somebody who keeps the tables locked for longer than we wait is a `LockException`."""
+    try:
+        yield
+    except sa.DBAPIError as exc:
+        if not _was_kept_out(exc):
+            raise
+        raise LockException(
+            "The tables are locked by another client, which may use the original "
+            "ResourceLocker: it leaves them locked until it unlocks"
+        ) from exc
+
+
+def _was_kept_out(exc: sa.DBAPIError) -> bool:
     code = (exc.orig.args or (None,))[0]  # type: ignore[union-attr]
     return code == 1205 or "database is locked" in str(exc.orig)
