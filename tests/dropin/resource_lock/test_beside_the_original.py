@@ -92,6 +92,34 @@ def test_new_client_between_look_and_insert(
     assert len(locker.get_locks()) == 1
 
 
+def test_neither_fails_for_the_others_sake(
+    mysql_database: str, locker_at: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old client that locks the tables while a new one is at work waits for it; they do not
+    wait for each other, which the server would end with an error for one of them."""
+    locker = locker_at(mysql_database)
+    entered, go_on = Event(), Event()
+    real = granting.both_exist
+
+    def slow(*args: Any) -> bool:
+        entered.set()
+        go_on.wait(10)
+        return real(*args)
+
+    monkeypatch.setattr(locker_module, "both_exist", slow)
+    with OldClient(mysql_database) as old, ThreadPoolExecutor(2) as pool:
+        old.look(URI, "write")
+        old.let_go()
+        locking = pool.submit(_try_lock, locker)
+        assert entered.wait(10)
+        looking = pool.submit(old.look, URI, "write")
+        time.sleep(0.5)
+        go_on.set()
+        assert locking.result(20)
+        assert looking.result(20) == 1
+        old.let_go()
+
+
 def _try_lock(locker: ResourceLocker) -> bool:
     try:
         locker.lock("new", URI, "write")

@@ -80,10 +80,15 @@ CLOCKS = {
     "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)",
     "mysql": "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
 }
+# On MySQL in the order in which an old client locks the tables. In another one each would wait
+# for the other, and the server would make one of them fail, also the old one.
 ENTER = {
-    "sqlite": "BEGIN IMMEDIATE",
-    "postgresql": "LOCK TABLE resource_lock IN ACCESS EXCLUSIVE MODE",
-    "mysql": "SELECT resource_id FROM resource WHERE resource_id = :resource_id FOR UPDATE",
+    "sqlite": ["BEGIN IMMEDIATE"],
+    "postgresql": ["LOCK TABLE resource_lock IN ACCESS EXCLUSIVE MODE"],
+    "mysql": [
+        "SELECT client_id FROM client LIMIT 1",
+        "SELECT resource_id FROM resource WHERE resource_id = :resource_id FOR UPDATE",
+    ],
 }
 TRIGGER = """
 CREATE TRIGGER IF NOT EXISTS resource_lock_excludes BEFORE INSERT ON resource_lock
@@ -159,7 +164,8 @@ def _create(engine: Engine, table: Table) -> None:
 
 def enter(connection: Connection, resource_id: int) -> None:
     """From here to the end of the transaction, nobody else looks and inserts."""
-    connection.execute(text(ENTER[family_of(connection.engine)]), {"resource_id": resource_id})
+    for statement in ENTER[family_of(connection.engine)]:
+        connection.execute(text(statement), {"resource_id": resource_id})
 
 
 def clock(connection: Connection) -> int:
