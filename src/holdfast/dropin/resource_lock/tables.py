@@ -174,9 +174,10 @@ def clock(connection: Connection) -> int:
 
 
 def was_beaten(exc: sa.DBAPIError) -> bool:
-    """Whether the database rolled this back in favour of another transaction."""
-    code = getattr(exc.orig, "sqlstate", None) or (exc.orig.args or (None,))[0]  # type: ignore[union-attr]
-    return code in ("40001", "40P01", 1213)
+    """Whether the database rolled this back in favour of another transaction, or of somebody
+    who makes a table at this very moment (1684, on MariaDB)."""
+    code = (exc.orig.args or (None,))[0]  # type: ignore[union-attr]
+    return getattr(exc.orig, "sqlstate", None) in ("40001", "40P01") or code in (1213, 1684)
 
 
 @contextmanager
