@@ -59,6 +59,8 @@ def test_lock_and_unlock(locker: ResourceLocker, lock_type: str) -> None:
     lock = locker.lock("ann", URI, lock_type)
     other = "write" if lock_type == "read" else "read"
     assert (lock.lock_type, lock.client.name, lock.resource.uri) == (lock_type, "ann", URI)
+    assert lock.client_id == lock.client.client_id
+    assert lock.resource_id == lock.resource.resource_id
     assert abs(datetime.now(UTC).replace(tzinfo=None) - lock.created) < timedelta(minutes=1)
     assert locker.get_lock(lock.resource_lock_id) == lock
     for found in ({}, {"client_name": "ann"}, {"resource_uri": URI}, {"lock_type": lock_type},
