@@ -216,7 +216,7 @@ def _renew(
         return bool(future.result(ttl_ms / 1000).value)
     except TimeoutError:
         future.cancel()
-        raise
+        raise TimeoutError("no answer came; perhaps the event loop is blocked") from None
 
 
 def _cancellations() -> int:
