@@ -78,6 +78,22 @@ def test_a_kept_lock_that_is_lost(ours: Lab, caplog: pytest.LogCaptureFixture) -
     ours.do(lock.release())
 
 
+def test_a_kept_lock_whose_loop_is_blocked(
+    server: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log says what stands in the way."""
+    lab = Lab(server.port, "ours", "async")
+    lab.raw.flushdb()
+    lock = lab.lock(timeout=0.5, keep=True)
+    lab.do(lock.acquire())
+    with caplog.at_level(logging.WARNING, "holdfast"):
+        ends_at = time.monotonic() + WITHIN
+        while "was not renewed" not in caplog.text and time.monotonic() < ends_at:
+            time.sleep(0.05)  # the loop does not run
+    assert "perhaps the event loop is blocked" in caplog.text
+    lab.close()
+
+
 def test_renewal_does_not_shorten(ours: Lab) -> None:
     """What `extend` has added stays."""
     lock = ours.lock(timeout=1.5, keep=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -174,6 +175,29 @@ def test_silence_and_another_try(far: Lab, proxy: LossyProxy, mode: Mode) -> Non
     assert far.do(lock.owned()) is True
 
 
+@pytest.mark.parametrize("mode", CARRIED_OUT)
+def test_silence_and_two_who_share_a_lock(far: Lab, proxy: LossyProxy, mode: Mode) -> None:
+    """Threads or tasks that share one lock do not both take what the silent try may have got."""
+    lock = far.lock(timeout=60, thread_local=False, sleep=0.02)
+    proxy.plan(mode, count=99, having=b"EVAL")
+    with pytest.raises((ConnectionError, TimeoutError)):
+        far.do(lock.acquire(blocking=False))
+    proxy.heal()
+    far.raw.set("foo", "somebody else", px=1000)  # both wait, and see it go at the same time
+    assert sorted(_two_at_once(far, lambda: lock.acquire(blocking_timeout=3))) == [False, True]
+
+
+def _two_at_once(lab: Lab, call: Callable[[], Any]) -> list[Any]:
+    if lab.face == "sync":
+        with ThreadPoolExecutor(2) as pool:
+            return list(pool.map(lambda _: call(), range(2)))
+
+    async def both() -> list[Any]:
+        return list(await asyncio.gather(call(), call()))
+
+    return list(lab.do(both()))
+
+
 def test_silence_at_the_release(far: Lab, proxy: LossyProxy) -> None:
     """A release that could not be sent can be tried again."""
     lock = far.lock(timeout=60)
@@ -263,6 +287,32 @@ def test_a_cancellation_in_the_middle(server: RedisServer, proxy: LossyProxy) ->
                 await lock.release()
         with pytest.raises(asyncio.CancelledError):
             await task
+
+    lab.do(run())
+    assert lab.raw.get("foo") is None
+    lab.close()
+
+
+@pytest.mark.parametrize("whose", ["theirs", "ours"])
+def test_a_cancellation_in_the_middle_of_a_release(
+    server: RedisServer, proxy: LossyProxy, whose: Whose
+) -> None:
+    """An asyncio release that is cancelled can be tried again, as with redis-py's."""
+    lab = Lab(server.port, whose, "async")
+    lab.raw.flushdb()
+    lab.client = lab.new_client(proxy.port, socket_timeout=None)
+
+    async def run() -> None:
+        lock = lab.lock()
+        await lock.acquire()
+        proxy.plan("drop request", having=b"EVAL")
+        task = asyncio.ensure_future(lock.release())
+        while not proxy.lost:
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await lock.release()
 
     lab.do(run())
     assert lab.raw.get("foo") is None

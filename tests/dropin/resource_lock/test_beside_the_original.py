@@ -92,6 +92,34 @@ def test_new_client_between_look_and_insert(
     assert len(locker.get_locks()) == 1
 
 
+def test_neither_fails_for_the_others_sake(
+    mysql_database: str, locker_at: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old client that locks the tables while a new one is at work waits for it; they do not
+    wait for each other, which the server would end with an error for one of them."""
+    locker = locker_at(mysql_database)
+    entered, go_on = Event(), Event()
+    real = granting.both_exist
+
+    def slow(*args: Any) -> bool:
+        entered.set()
+        go_on.wait(10)
+        return real(*args)
+
+    monkeypatch.setattr(locker_module, "both_exist", slow)
+    with OldClient(mysql_database) as old, ThreadPoolExecutor(2) as pool:
+        old.look(URI, "write")
+        old.let_go()
+        locking = pool.submit(_try_lock, locker)
+        assert entered.wait(10)
+        looking = pool.submit(old.look, URI, "write")
+        time.sleep(0.5)
+        go_on.set()
+        assert locking.result(20)
+        assert looking.result(20) == 1
+        old.let_go()
+
+
 def _try_lock(locker: ResourceLocker) -> bool:
     try:
         locker.lock("new", URI, "write")
@@ -119,10 +147,34 @@ def test_tables_left_locked(
     with OldClient(mysql_database) as old:
         assert old.lock(URI, "read")
         assert old.look(URI, "read") == 0
-        with pytest.raises(LockException, match="original"):
-            locker.unlock(mine)
+        another = locker_at(mysql_database)
+        calls: list[Callable[[], object]] = [
+            lambda: locker.unlock(mine),
+            lambda: locker.lock("new", URI, "read"),
+            lambda: another.lock("newer", "other", "write", ttl=60),
+            another.get_locks,
+            lambda: another.get_client("newer"),
+        ]
+        for call in calls:
+            with pytest.raises(LockException, match="original"):
+                call()
         old.let_go()
     locker.unlock(mine)
+
+
+def test_tables_left_locked_for_a_while(
+    mysql_database: str, locker_at: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`wait` goes on while they are."""
+    monkeypatch.setattr(tables, "LONGEST_TABLE_WAIT_S", 1)
+    locker = locker_at(mysql_database)
+    with OldClient(mysql_database) as old, ThreadPoolExecutor(1) as pool:
+        assert old.look("other", "read") == 0
+        locking = pool.submit(locker.lock, "new", URI, "write", wait=60)
+        time.sleep(2)
+        assert not locking.done()
+        old.let_go()
+        locker.unlock(locking.result(60))
 
 
 def test_ids_that_are_used_again(sqlite_database: str, locker_at: Make, tmp_path: Path) -> None:

@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
+from itertools import count, pairwise
+from threading import Event
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, inspect
+from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.pool import NullPool
 
 from holdfast.dropin.resource_lock import Client, LockException, Resource, ResourceLocker
@@ -58,6 +59,8 @@ def test_lock_and_unlock(locker: ResourceLocker, lock_type: str) -> None:
     lock = locker.lock("ann", URI, lock_type)
     other = "write" if lock_type == "read" else "read"
     assert (lock.lock_type, lock.client.name, lock.resource.uri) == (lock_type, "ann", URI)
+    assert lock.client_id == lock.client.client_id
+    assert lock.resource_id == lock.resource.resource_id
     assert abs(datetime.now(UTC).replace(tzinfo=None) - lock.created) < timedelta(minutes=1)
     assert locker.get_lock(lock.resource_lock_id) == lock
     for found in ({}, {"client_name": "ann"}, {"resource_uri": URI}, {"lock_type": lock_type},
@@ -224,6 +227,31 @@ def test_expiry_is_known_to_all(database: str, locker_at: Make) -> None:
     with pytest.raises(LockException):
         two.lock("bob", URI, "write")
     two.lock("bob", URI, "write", wait=20)
+
+
+def test_somebody_makes_the_table_of_expiries(mysql_database: str, locker_at: Make) -> None:
+    """A lock does not fail because another client uses the first `ttl` at this very moment."""
+    locker = locker_at(mysql_database)
+    locker.unlock(locker.lock("ann", URI, "read", ttl=60))
+    done = Event()
+    with ThreadPoolExecutor(1) as pool:
+        changing = pool.submit(_change_the_table, mysql_database, done)
+        try:
+            for _ in range(40):
+                locker._keeps_expiry = False  # it has not looked for the table yet
+                locker.unlock(locker.lock("ann", URI, "read"))
+        finally:
+            done.set()
+        changing.result(20)
+
+
+def _change_the_table(url: str, done: Event) -> None:
+    with create_engine(url, poolclass=NullPool).connect() as connection:
+        for number in count():
+            if done.is_set():
+                return
+            connection.execute(text(f"ALTER TABLE holdfast_resource_expiry COMMENT='{number}'"))
+            time.sleep(0.01)
 
 
 def test_wait(database: str, locker_at: Make) -> None:

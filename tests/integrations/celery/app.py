@@ -85,6 +85,14 @@ def retries_once(item: str) -> int:
     return work("retries_once")
 
 
+@app.task(autoretry_for=(KeyError,), retry_kwargs={"countdown": 0}, max_retries=2)
+@exclusive(key="item:{item}", busy="retry", countdown=0.1, max_retries=50, ttl=TTL)
+def never_works(item: str) -> None:
+    """Has retries of its own, and more for a lock that is taken."""
+    work("never_works")
+    raise KeyError(item)
+
+
 @app.task
 @exclusive(key="item:{item}", busy="raise", ttl=TTL)
 def fails_if_busy(item: str) -> int:

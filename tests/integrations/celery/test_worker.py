@@ -81,6 +81,26 @@ def test_retry_gives_up_in_the_end(world: World, item: str) -> None:
     holder.get(timeout=WITHIN)
 
 
+def test_retries_for_a_lock_are_not_those_for_an_error(world: World, item: str) -> None:
+    """A task that fails does not go on for as long as it may come again for its lock."""
+    with world.locks.acquire(f"item:{item}"):
+        sent = [tasks.never_works.delay(item) for _ in range(8)]  # on all processes
+        _until(lambda: all(result.state == "RETRY" for result in sent))
+    for result in sent:
+        with pytest.raises((KeyError, Busy)):
+            result.get(timeout=WITHIN)
+    assert len(world.journal.entries("begin", key=f"item:{item}")) <= 2 * len(sent)
+
+
+def test_another_delivery_is_no_retry(world: World, item: str) -> None:
+    """A task that is delivered twice has all its retries left when it runs at last."""
+    task_id = f"task-{item}"
+    with world.locks.acquire(f"item:{item}", ttl=1.5, note={"task_id": task_id}):
+        sent = tasks.retries.apply_async((item,), task_id=task_id)
+        _until(lambda: sent.state == "RETRY")
+    assert sent.get(timeout=WITHIN) == 0
+
+
 def test_raise_fails_at_once(world: World, item: str) -> None:
     """busy="raise" is an error like any other."""
     with world.locks.acquire(f"item:{item}"), pytest.raises(Busy, match="held by the test"):

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 import redis.asyncio.lock
-from redis.exceptions import LockError, RedisError
+from redis.exceptions import LockError, LockNotOwnedError, RedisError
 
 from holdfast.dropin.redis_lock import awire
 from holdfast.dropin.redis_lock.apush import Listener
@@ -71,11 +71,13 @@ class Lock(LockState, redis.asyncio.lock.Lock):
             self._went_silent(wanting)
             raise
         except RedisError:
+            self._missed(wanting)
             raise
         except BaseException:
             await self._take_back(wanting)
             raise
         if since is None:
+            self._missed(wanting)
             return False
         self._got(wanting)
         if self.keep:
@@ -89,7 +91,9 @@ class Lock(LockState, redis.asyncio.lock.Lock):
         expected = self._give_up_token(token)
         try:
             await self.do_release(expected)
-        except UNSURE:
+        except LockNotOwnedError:
+            raise
+        except BaseException:  # cancelled, or Redis was silent: it may be there still
             self._may_release_again(expected, token)
             raise
 
@@ -212,7 +216,7 @@ def _renew(
         return bool(future.result(ttl_ms / 1000).value)
     except TimeoutError:
         future.cancel()
-        raise
+        raise TimeoutError("no answer came; perhaps the event loop is blocked") from None
 
 
 def _cancellations() -> int:

@@ -91,6 +91,7 @@ class Wanting:
 
     token: bytes
     drawn: bool  # the token is ours alone
+    unsettled: bool  # an earlier try with it may have got in
     ttl_ms: int | None
     sleep: float
     blocking: bool

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 import redis.lock
-from redis.exceptions import LockError, RedisError
+from redis.exceptions import LockError, LockNotOwnedError, RedisError
 
 from holdfast.dropin.redis_lock import wire
 from holdfast.dropin.redis_lock.calls import (
@@ -53,11 +53,13 @@ class Lock(LockState, redis.lock.Lock):
             self._went_silent(wanting)
             raise
         except RedisError:
+            self._missed(wanting)
             raise
         except BaseException:
             self._take_back(wanting)
             raise
         if since is None:
+            self._missed(wanting)
             return False
         self._got(wanting)
         if self.keep:
@@ -70,7 +72,9 @@ class Lock(LockState, redis.lock.Lock):
         expected = self._give_up_token(token)
         try:
             self.do_release(expected)
-        except UNSURE:
+        except LockNotOwnedError:
+            raise
+        except BaseException:  # interrupted, or Redis was silent: it may be there still
             self._may_release_again(expected, token)
             raise
 

@@ -27,7 +27,9 @@ class _Local(threading.local):
     """A token of each thread's own. Other threads than redis-py's find None, not an error."""
 
     token: bytes | None = None
-    unsettled: bytes | None = None  # a token that may have got in: Redis went silent
+
+    def __init__(self) -> None:
+        self.unsettled: list[bytes] = []  # tokens that may have got in: Redis went silent
 
 
 class LockState:
@@ -71,7 +73,7 @@ class LockState:
         self.keep = keep
         self.push = push
         self.local: Any = (
-            _Local() if self.thread_local else SimpleNamespace(token=None, unsettled=None)
+            _Local() if self.thread_local else SimpleNamespace(token=None, unsettled=[])
         )
         self._holds: dict[bytes, Hold] = {}  # what is renewed, by its token
 
@@ -91,9 +93,12 @@ class LockState:
         token: str | bytes | None,
     ) -> Wanting:  # fmt: skip
         patience = self.blocking_timeout if blocking_timeout is None else blocking_timeout
+        unsettled = self._take_unsettled() if token is None else None
+        own = self._new_token() if token is None else self._encode(token)
         return Wanting(
-            token=self._new_token() if token is None else self._encode(token),
+            token=own if unsettled is None else unsettled,
             drawn=token is None,
+            unsettled=unsettled is not None,
             ttl_ms=self._ttl_ms(),
             sleep=self.sleep if sleep is None else sleep,
             blocking=self.blocking if blocking is None else blocking,
@@ -101,10 +106,17 @@ class LockState:
             push=self.push,
         )
 
+    def _take_unsettled(self) -> bytes | None:
+        """A token that may be in Redis without our knowing. It is taken out: threads and tasks
+        that share this lock must not find each other's as their own."""
+        unsettled: list[bytes] = self.local.unsettled
+        try:
+            return unsettled.pop()
+        except IndexError:
+            return None
+
     def _new_token(self) -> bytes:
-        """A new one; or the last one, if it may be in Redis without our knowing."""
-        unsettled: bytes | None = self.local.unsettled
-        return urandom(TOKEN_BYTES).hex().encode() if unsettled is None else unsettled
+        return urandom(TOKEN_BYTES).hex().encode()
 
     def _ttl_ms(self) -> int | None:
         return int(self.timeout * 1000) if self.timeout else None
@@ -121,11 +133,16 @@ class LockState:
     def _got(self, wanting: Wanting) -> None:
         self._end_renewal(self.local.token)  # of one that was lost and never released
         self.local.token = wanting.token
-        self.local.unsettled = None
 
     def _went_silent(self, wanting: Wanting) -> None:
         """Whether this token got in is not known: the next `acquire` will find out."""
-        self.local.unsettled = wanting.token if wanting.drawn else None
+        if wanting.drawn:
+            self.local.unsettled.append(wanting.token)
+
+    def _missed(self, wanting: Wanting) -> None:
+        """Redis said no. An earlier try with this token may still be on its way there."""
+        if wanting.unsettled:
+            self.local.unsettled.append(wanting.token)
 
     def _keep(self, wanting: Wanting, since: float, renew: Callable[[bytes, int], bool]) -> None:
         """Renew it in the background."""
@@ -156,7 +173,7 @@ class LockState:
         return mine
 
     def _may_release_again(self, expected: bytes, given: str | bytes | None) -> None:
-        """Redis was silent: the token is kept for another try."""
+        """Whether it was released is not known: the token is kept for another try."""
         if given is None:
             self.local.token = expected
 

@@ -30,9 +30,9 @@ from holdfast.dropin.resource_lock.tables import (
     clock,
     create_tables,
     enter,
+    kept_out_is_told,
     open_engine,
     was_beaten,
-    was_kept_out,
 )
 
 R = TypeVar("R")
@@ -225,7 +225,7 @@ class ResourceLocker:
             if rows:
                 return int(rows[0][0])
             try:
-                with self._engine.begin() as connection:
+                with kept_out_is_told(), self._engine.begin() as connection:
                     done = connection.execute(insert(table).values({column: value}))
                     return int(done.inserted_primary_key[0])  # type: ignore[index]
             except sa.IntegrityError:
@@ -255,20 +255,15 @@ class ResourceLocker:
         while True:
             tries += 1
             try:
-                with self._engine.begin() as connection:
+                with kept_out_is_told(), self._engine.begin() as connection:
                     return work(connection)
             except sa.DBAPIError as exc:
-                if was_kept_out(exc):
-                    raise LockException(
-                        "The tables are locked by another client, which may use the original "
-                        "ResourceLocker: it leaves them locked until it unlocks"
-                    ) from exc
                 if not was_beaten(exc) or tries == MOST_TRIES:
                     raise
             time.sleep(random.uniform(0, 0.02 * tries))
 
     def _rows(self, query: Select[Any]) -> list[Row[Any]]:
-        with self._engine.connect() as connection:
+        with kept_out_is_told(), self._engine.connect() as connection:
             return list(connection.execute(query))
 
     def _lock_from(self, row: Row[Any]) -> ResourceLock:

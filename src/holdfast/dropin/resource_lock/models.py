@@ -59,6 +59,16 @@ class ResourceLock:
     resource: Resource
     _locker: Unlocker | None = field(default=None, compare=False)
 
+    @property
+    def client_id(self) -> int:
+        """The ID of its client."""
+        return self.client.client_id
+
+    @property
+    def resource_id(self) -> int:
+        """The ID of its resource."""
+        return self.resource.resource_id
+
     def __repr__(self) -> str:
         return (
             f"<ResourceLock(resource_lock_id={self.resource_lock_id}, "

@@ -17,6 +17,8 @@ clients never see, with the lock's time of creation, because SQLite uses ids aga
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import (
@@ -38,6 +40,7 @@ from sqlalchemy import exc as sa
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.schema import CreateTable
 
+from holdfast.dropin.resource_lock.models import LockException
 from holdfast.stores.sql.engine import DRIVERS
 
 METADATA = MetaData()
@@ -77,10 +80,15 @@ CLOCKS = {
     "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)",
     "mysql": "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
 }
+# On MySQL in the order in which an old client locks the tables. In another one each would wait
+# for the other, and the server would make one of them fail, also the old one.
 ENTER = {
-    "sqlite": "BEGIN IMMEDIATE",
-    "postgresql": "LOCK TABLE resource_lock IN ACCESS EXCLUSIVE MODE",
-    "mysql": "SELECT resource_id FROM resource WHERE resource_id = :resource_id FOR UPDATE",
+    "sqlite": ["BEGIN IMMEDIATE"],
+    "postgresql": ["LOCK TABLE resource_lock IN ACCESS EXCLUSIVE MODE"],
+    "mysql": [
+        "SELECT client_id FROM client LIMIT 1",
+        "SELECT resource_id FROM resource WHERE resource_id = :resource_id FOR UPDATE",
+    ],
 }
 TRIGGER = """
 CREATE TRIGGER IF NOT EXISTS resource_lock_excludes BEFORE INSERT ON resource_lock
@@ -144,7 +152,9 @@ def _create(engine: Engine, table: Table) -> None:
     for tries in range(CREATE_TRIES):
         try:
             with engine.begin() as connection:
-                connection.execute(CreateTable(table, if_not_exists=True))
+                # To look is allowed while an old client keeps the tables locked.
+                if not connection.dialect.has_table(connection, table.name):
+                    connection.execute(CreateTable(table, if_not_exists=True))
             return
         except (sa.IntegrityError, sa.OperationalError, sa.ProgrammingError):
             if tries == CREATE_TRIES - 1:
@@ -154,7 +164,8 @@ def _create(engine: Engine, table: Table) -> None:
 
 def enter(connection: Connection, resource_id: int) -> None:
     """From here to the end of the transaction, nobody else looks and inserts."""
-    connection.execute(text(ENTER[family_of(connection.engine)]), {"resource_id": resource_id})
+    for statement in ENTER[family_of(connection.engine)]:
+        connection.execute(text(statement), {"resource_id": resource_id})
 
 
 def clock(connection: Connection) -> int:
@@ -163,12 +174,26 @@ def clock(connection: Connection) -> int:
 
 
 def was_beaten(exc: sa.DBAPIError) -> bool:
-    """Whether the database rolled this back in favour of another transaction."""
-    code = getattr(exc.orig, "sqlstate", None) or (exc.orig.args or (None,))[0]  # type: ignore[union-attr]
-    return code in ("40001", "40P01", 1213)
+    """Whether the database rolled this back in favour of another transaction, or of somebody
+    who makes a table at this very moment (1684, on MariaDB)."""
+    code = (exc.orig.args or (None,))[0]  # type: ignore[union-attr]
+    return getattr(exc.orig, "sqlstate", None) in ("40001", "40P01") or code in (1213, 1684)
 
 
-def was_kept_out(exc: sa.DBAPIError) -> bool:
-    """Whether somebody kept the tables locked for longer than we wait."""
+@contextmanager
+def kept_out_is_told() -> Iterator[None]:
+    """Somebody who keeps the tables locked for longer than we wait is a `LockException`."""
+    try:
+        yield
+    except sa.DBAPIError as exc:
+        if not _was_kept_out(exc):
+            raise
+        raise LockException(
+            "The tables are locked by another client, which may use the original "
+            "ResourceLocker: it leaves them locked until it unlocks"
+        ) from exc
+
+
+def _was_kept_out(exc: sa.DBAPIError) -> bool:
     code = (exc.orig.args or (None,))[0]  # type: ignore[union-attr]
     return code == 1205 or "database is locked" in str(exc.orig)

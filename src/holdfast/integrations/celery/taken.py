@@ -15,11 +15,10 @@ comes again soon, whatever it does otherwise, until the lock is free.
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable
 from typing import Any, Literal, NoReturn, TypeAlias, get_args
 
-from celery.exceptions import Ignore
+from celery.exceptions import Ignore, Reject, Retry
 
 from holdfast.core.holds import BEATS_PER_TTL
 from holdfast.core.records import SECOND, Holder
@@ -33,7 +32,6 @@ Countdown: TypeAlias = float | Callable[[int], float]
 
 MARK = "holdfast"
 SKIPPED = "skipped"
-NO_END = sys.maxsize
 
 
 def check_busy(busy: Any) -> WhenBusy:
@@ -73,15 +71,22 @@ class WhenTaken:
         own = _own_run(task, taken)
         if own is not None:
             logger.info("An earlier delivery of this task may still run, so again soon: %s", taken)
-            _retry(task, taken, own.ttl / SECOND / BEATS_PER_TTL, NO_END)
+            _come_again(task, taken, own.ttl / SECOND / BEATS_PER_TTL, task.request.retries)
         if task is None or self._busy in ("wait", "raise"):
             raise _shareable(taken) from None
         if self._busy == "retry":
-            _retry(task, taken, self._seconds(task.request.retries), self._max_retries)
+            self._retry(task, taken)
         logger.info("Skipping %s: %s", task.name, taken)
         if self._busy == "ignore":
             raise Ignore(str(taken))
         return skipped(taken)
+
+    def _retry(self, task: Any, taken: Busy) -> NoReturn:
+        retries = task.request.retries
+        most = task.max_retries if self._max_retries is None else self._max_retries
+        if task.request.called_directly or (most is not None and retries >= most):
+            raise _shareable(taken) from None
+        _come_again(task, taken, self._seconds(retries), retries + 1)
 
     def _seconds(self, retries: int) -> float:
         return self._countdown(retries) if callable(self._countdown) else self._countdown
@@ -96,8 +101,18 @@ def _own_run(task: Any, taken: Busy) -> Holder | None:
     return None
 
 
-def _retry(task: Any, taken: Busy, countdown: float, max_retries: int | None) -> NoReturn:
-    raise task.retry(exc=_shareable(taken), countdown=countdown, max_retries=max_retries)
+def _come_again(task: Any, taken: Busy, countdown: float, retries: int) -> NoReturn:
+    """Send the task again, and end this run of it, as `Task.retry` does. But that always counts,
+    and leaves the `max_retries` that it is given behind on the task, for `autoretry_for` to find.
+    """
+    again = task.signature_from_request(countdown=countdown, retries=retries)
+    ends = Retry(exc=_shareable(taken), when=countdown, is_eager=task.request.is_eager, sig=again)
+    if not task.request.is_eager:  # else Celery runs it when this one has ended
+        try:
+            again.apply_async()
+        except Exception as trouble:
+            raise Reject(trouble, requeue=False) from trouble
+    raise ends from None
 
 
 def _shareable(taken: Busy) -> Busy:
