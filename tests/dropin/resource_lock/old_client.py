@@ -29,8 +29,8 @@ class OldClient:
 
     def look(self, uri: str, lock_type: str) -> int:
         """How many locks are in the way. On MySQL the tables are locked from here on."""
-        self._resource = self._id("resource", "uri", uri)
         self._client = self._id("client", "name", self._name)
+        self._resource = self._id("resource", "uri", uri)
         if self._mysql:
             self._run("LOCK TABLE client WRITE, resource WRITE, resource_lock WRITE")
         sql = "SELECT count(*) FROM resource_lock WHERE resource_id = :resource"
