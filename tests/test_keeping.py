@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import Counter
@@ -12,6 +13,7 @@ import pytest
 
 from holdfast import Lease, LeaseLost
 from holdfast.core.effects import Swap
+from holdfast.core.events import Event
 from holdfast.stores.memory import MemoryStore
 from holdfast.sync import Locks
 from holdfast.testing.faults import Fault, FaultyStore
@@ -249,3 +251,50 @@ def test_renew_by_hand_learns_of_the_loss() -> None:
             lease.renew()
         assert lease.lost.is_set()
         assert len(locks._client.keeper) == 0
+
+
+def test_no_thread_for_a_callback(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A callback for which there was no thread is logged; the keeper goes on."""
+    real = threading.Thread.start
+
+    def fail(thread: threading.Thread) -> None:
+        if thread.name == "holdfast-callback":
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    with memory_locks(ttl=0.5) as locks:
+        told, kept = locks.acquire("told", keep=False), locks.acquire("kept", ttl=2)
+        told.on_lost(lambda _: None)
+        assert told.lost.wait(10)
+        until(lambda: kept.hold.renewed > kept.hold.acquired + 2_000_000)
+        late = locks.acquire("late", keep=False)
+        assert late.lost.wait(10)
+    assert any("callback" in line and "told" in line for line in caplog.messages)
+
+
+@pytest.mark.parametrize("news", ["Lost", "InDanger", "OutOfDanger", "StoreTrouble"])
+def test_a_listener_that_exits_ends_only_itself(
+    news: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`sys.exit()` in a listener that the keeper calls is logged, and leases are still kept."""
+    heard: list[str] = []
+
+    def exit_on_news(event: Event) -> None:
+        heard.append(type(event).__name__)
+        if heard[-1] == news:
+            sys.exit("enough")
+
+    with faulty_locks(ttl=3, on_event=exit_on_news) as (locks, store):
+        lost, kept = locks.acquire("lost", keep=False, ttl=0.2), locks.acquire("kept")
+        store.plan(then="refuse")
+        until(lambda: "InDanger" in heard)
+        store.plan()
+        until(lambda: {"Lost", "OutOfDanger"} <= set(heard))
+        renewed = kept.hold.renewed
+        until(lambda: kept.hold.renewed > renewed + 3_000_000)
+        assert lost.lost.is_set()
+        kept.release()  # else its loss would be told to us, not to the keeper
+    assert any("enough" in str(record.exc_info) for record in caplog.records)

@@ -99,7 +99,10 @@ class Lease(LeaseBase[threading.Event]):
         event.set()
 
     def _call(self, callback: Callable[..., Any]) -> None:
-        self._client.callbacks.run(functools.partial(_call_back, callback, self))
+        try:
+            self._client.callbacks.run(functools.partial(_call_back, callback, self))
+        except RuntimeError:  # no thread to be had; whoever tells of the lease goes on
+            logger.exception("A callback of the lease on %s could not be called", self.key)
 
 
 def _call_back(callback: Callable[[Lease], Any], lease: Lease) -> None:
