@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Lease, LeaseLost
+from holdfast import ClientClosed, Lease, LeaseLost
 from holdfast.core.effects import Swap
 from holdfast.core.events import Event
 from holdfast.stores.memory import MemoryStore
@@ -298,3 +298,21 @@ def test_a_listener_that_exits_ends_only_itself(
         assert lost.lost.is_set()
         kept.release()  # else its loss would be told to us, not to the keeper
     assert any("enough" in str(record.exc_info) for record in caplog.records)
+
+
+def test_an_acquire_that_ends_just_as_the_client_is_closed() -> None:
+    """What comes too late for the keeper is given back: nobody would renew it or tell its loss."""
+    store = MemoryStore()
+    locks = Locks(store)
+    real, keeper = locks._client.check_usable, locks._client.keeper
+
+    def close_right_after() -> None:
+        real()
+        if store.load("k").record.holders:  # the lock is ours, and the lease about to be
+            keeper.close()
+
+    locks._client.check_usable = close_right_after  # type: ignore[method-assign]
+    with pytest.raises(ClientClosed):
+        locks.acquire("k")
+    assert not store.load("k").record.holders
+    assert len(keeper) == 0

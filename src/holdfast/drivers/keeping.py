@@ -22,7 +22,7 @@ from holdfast.core.holds import Hold, State
 from holdfast.core.keeper import Due, Keeper
 from holdfast.core.records import SECOND, Micros
 from holdfast.drivers.pool import DaemonPool
-from holdfast.errors import LeaseLost
+from holdfast.errors import ClientClosed, LeaseLost
 
 BEAT_THREADS = 4
 FAR_AWAY_S = 3600.0
@@ -78,8 +78,10 @@ class KeeperRunner:
         return len(self._keeper)
 
     def add(self, hold: Hold) -> None:
-        """Take a hold into care."""
+        """Take a hold into care. Not after the end: nobody would tell its loss."""
         with self._lock:
+            if self._closed:
+                raise ClientClosed
             self._wake_by(self._keeper.add(hold))
 
     def refer(self, lease: Any, hold: Hold) -> None:
