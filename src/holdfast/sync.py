@@ -233,7 +233,9 @@ class Locks:
                     logger.warning("Skipping %s: lock %s is taken", guarded.name, name)
                     return None
                 with lease, Within(lease):
-                    return function(*args, **kwargs)
+                    outcome = function(*args, **kwargs)
+                    guarded.check_ran(outcome)
+                    return outcome
 
             return run
 
