@@ -135,7 +135,7 @@ class Client:
         if fair is None and keep is True and max_hold is None:
             if timeout is None:
                 return self._waits
-            if timeout == 0:
+            if timeout == 0 and options.is_plain(timeout):
                 return self._tries
         return Terms(
             None if timeout is None else options.micros(timeout, "timeout"),

@@ -60,6 +60,11 @@ def check_cap(beats_per_second: Any) -> float | None:
     return float(beats_per_second)
 
 
+def is_plain(value: Any) -> bool:
+    """An int or a float itself, and nothing that only equals one, as False equals 0."""
+    return type(value) in _PLAIN_NUMBERS
+
+
 def micros(value: Any, name: str) -> Micros:
     """Seconds or a timedelta, in microseconds; finite and not negative."""
     if isinstance(value, timedelta):
@@ -78,7 +83,7 @@ def micros(value: Any, name: str) -> Micros:
 
 def check_ttl(ttl: Any) -> Micros:
     """How long a lease lasts without renewal."""
-    if type(ttl) in _PLAIN_NUMBERS and SHORTEST_TTL_S <= ttl <= LONGEST_TTL_S:
+    if is_plain(ttl) and SHORTEST_TTL_S <= ttl <= LONGEST_TTL_S:
         return int(ttl * SECOND)
     value = micros(ttl, "ttl")
     if not SHORTEST_TTL_S * SECOND <= value <= LONGEST_TTL_S * SECOND:
