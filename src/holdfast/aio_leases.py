@@ -16,7 +16,7 @@ from holdfast.core.holds import Hold
 from holdfast.core.renewing import renew_steps
 from holdfast.core.steps import offer_steps, release_steps
 from holdfast.drivers.aio import AsyncDriver
-from holdfast.errors import HoldfastError, LeaseLost
+from holdfast.errors import HoldfastError, LeaseLost, UsageError
 from holdfast.leases import LeaseBase, LeasesBase, graver
 from holdfast.options import Seconds
 
@@ -112,7 +112,10 @@ class Lease(LeaseBase[asyncio.Event]):
         return asyncio.Event()
 
     def _set_event(self, event: asyncio.Event) -> None:
-        self._on_loop(event.set)
+        if asyncio._get_running_loop() is self._loop:
+            event.set()  # whoever asks now sees it now
+        else:
+            self._on_loop(event.set)
 
     def _call(self, callback: Callable[..., Any]) -> None:
         self._on_loop(functools.partial(_call_back, callback, self))
@@ -179,11 +182,12 @@ class Acquiring(Coroutine[Any, Any, L]):
     It is a coroutine, so that it can be made a task; but one that may be thrown away.
     """
 
-    __slots__ = ("_acquire", "_got", "_started")
+    __slots__ = ("_acquire", "_entered", "_got", "_started")
 
     def __init__(self, acquire: Callable[[], Coroutine[Any, Any, L]]) -> None:
         self._acquire = acquire
         self._got: L | None = None
+        self._entered = False
         self._started: Coroutine[Any, Any, L] | None = None
 
     def __await__(self) -> Generator[Any, Any, L]:
@@ -208,7 +212,14 @@ class Acquiring(Coroutine[Any, Any, L]):
         return self._started
 
     async def __aenter__(self) -> L:
-        self._got = await self._acquire()
+        if self._entered:  # we could not tell who leaves first, and with which lease
+            raise UsageError("This acquire() is in use: call acquire() for each block.")
+        self._entered = True
+        try:
+            self._got = await self._acquire()
+        except BaseException:
+            self._entered = False
+            raise
         return self._got
 
     def __aexit__(
@@ -218,4 +229,5 @@ class Acquiring(Coroutine[Any, Any, L]):
         trace: TracebackType | None,
     ) -> Coroutine[Any, Any, None]:
         assert self._got is not None
+        self._entered = False
         return self._got.__aexit__(exc_type, exc, trace)
