@@ -63,13 +63,12 @@ def connect(
 
 
 class Locks:
-    """The locks of one store, for the tasks of one event loop."""
+    """The locks of one store, for the tasks of one event loop at a time."""
 
     def __init__(self, store: Store, **options: Any) -> None:
         self._client = Client(store, **options)
-        self._store = store.to_async()
         self._driver = AsyncDriver(
-            self._store,
+            store.to_async(),
             self._client.witness,
             self._client.emit,
             self._client.keep,
@@ -335,13 +334,13 @@ class Locks:
     async def setup(self) -> None:
         """Create what the store needs. Harmless to repeat."""
         self._client.check_usable()
-        await self._store.setup()
+        await self._driver.store_here().setup()
 
     async def close(self) -> None:
         """Let go of the store. Leases that are still held are lost to this client; their
         locks stay until the ttl, because whatever they protect may still be under way."""
         if self._client.close():
-            await self._store.close()
+            await self._driver.store_here().close()
 
     async def __aenter__(self) -> Locks:
         return self

@@ -34,6 +34,8 @@ R = TypeVar("R")
 class AsyncSQLStore(AsyncStore):
     """Runs the same queries on an asyncio engine."""
 
+    of_one_loop = True
+
     def __init__(self, store: SQLStore, engine: AsyncEngine, *, owned: bool) -> None:
         self.facts = store.facts
         self._store = store
@@ -74,6 +76,10 @@ class AsyncSQLStore(AsyncStore):
     async def close(self) -> None:
         await greenlet_spawn(self._database.close)
         await asyncio.to_thread(self._store.close)
+
+    def moved(self) -> AsyncStore:
+        self.hang_up()
+        return self._store.to_async()
 
     def hang_up(self) -> None:
         """Close what the event loop did not close; it may be gone by now."""
