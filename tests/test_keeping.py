@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import ClientClosed, Lease, LeaseLost
+from holdfast import ClientClosed, Lease, LeaseLost, clock
 from holdfast.core.effects import Swap
 from holdfast.core.events import Event
 from holdfast.stores.memory import MemoryStore
@@ -316,3 +316,18 @@ def test_an_acquire_that_ends_just_as_the_client_is_closed() -> None:
         locks.acquire("k")
     assert not store.load("k").record.holders
     assert len(keeper) == 0
+
+
+def test_after_a_sleep_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Timers stand still while a machine sleeps, and the clock does not: the keeper sees at once
+    what has run out, and renews what has not."""
+    real, asleep = clock.monotonic, 0
+    monkeypatch.setattr(clock, "monotonic", lambda _=None: real() + asleep)
+    with memory_locks() as locks:
+        hour, day = locks.acquire("hour", ttl=3600), locks.acquire("day", ttl=24 * 3600)
+        lost = hour.lost
+        time.sleep(0.1)  # the keeper has gone to sleep
+        asleep = 10 * 3600 * 1_000_000
+        assert lost.wait(20)
+        until(lambda: day.hold.renewed > day.hold.acquired)
+        assert day.held

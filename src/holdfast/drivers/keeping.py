@@ -26,6 +26,9 @@ from holdfast.errors import ClientClosed, LeaseLost
 
 BEAT_THREADS = 4
 FAR_AWAY_S = 3600.0
+# With something to keep, it looks this often: a timer stands still while the machine sleeps, and
+# our clock does not.
+LONGEST_SLEEP_S = 1.0
 
 Beat = Callable[[Sequence[Hold]], Sequence[Exception | None]]
 
@@ -159,7 +162,8 @@ class KeeperRunner:
         if self._wakes_at is None:
             self._changed.wait(FAR_AWAY_S)
         else:
-            self._changed.wait(max(0, self._wakes_at - clock.monotonic()) / SECOND)
+            rest = max(0, self._wakes_at - clock.monotonic()) / SECOND
+            self._changed.wait(min(rest, LONGEST_SLEEP_S))
         self._wakes_at = 0  # awake: nobody needs to wake us
 
     def _tell(self, due: Due) -> None:
