@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from holdfast import clock
 from holdfast.aio_leases import Acquiring, Lease, Leases
-from holdfast.client import PATIENCE, Client, logger
+from holdfast.client import PATIENCE, Client
 from holdfast.core.acquiring import acquire_all_steps, acquire_steps
 from holdfast.core.contract import Facts
 from holdfast.core.effects import Steps
@@ -249,7 +249,7 @@ class Locks:
                 except Busy:
                     if busy != "skip":
                         raise
-                    logger.warning("Skipping %s: lock %s is taken", guarded.name, name)
+                    guarded.tell_skipped(name)
                     return None
                 async with lease:
                     with Within(lease):

@@ -18,6 +18,7 @@ from holdfast.core.steps import offer_steps, release_steps
 from holdfast.drivers.aio import AsyncDriver
 from holdfast.errors import HoldfastError, LeaseLost, UsageError
 from holdfast.leases import LeaseBase, LeasesBase, graver
+from holdfast.observe.log import printable
 from holdfast.options import Seconds
 
 L = TypeVar("L", bound="Lease | Leases")
@@ -124,7 +125,7 @@ class Lease(LeaseBase[asyncio.Event]):
         try:
             self._loop.call_soon_threadsafe(call)
         except RuntimeError:
-            logger.debug("The event loop of the lease on %s is closed", self.key)
+            logger.debug("The event loop of the lease on %s is closed", printable(self.key))
 
 
 _callback_tasks: set[asyncio.Task[None]] = set()  # asyncio itself keeps them only weakly
@@ -137,7 +138,7 @@ def _call_back(callback: Callable[[Lease], Any], lease: Lease) -> None:
             if inspect.isawaitable(outcome):
                 await outcome
         except Exception:
-            logger.exception("A callback of the lease on %s failed", lease.key)
+            logger.exception("A callback of the lease on %s failed", printable(lease.key))
 
     task = asyncio.ensure_future(run())
     _callback_tasks.add(task)

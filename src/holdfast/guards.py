@@ -8,6 +8,7 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Literal, get_args
 
 from holdfast.errors import BadOption, UsageError
+from holdfast.observe.log import logger, printable
 
 OnBusy = Literal["skip", "wait", "raise"]
 OrElse = Literal["wait", "raise"]  # the function runs, or something is raised: never None
@@ -56,6 +57,10 @@ class Guarded:
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return self._template.format(**bound.arguments)
+
+    def tell_skipped(self, key: str) -> None:
+        """Log that a call was skipped, because its lock is taken."""
+        logger.warning("Skipping %s: lock %s is taken", self.name, printable(key))
 
     def check_ran(self, outcome: object) -> None:
         """Refuse what is only about to run, when the lock will be free: a decorator or an object

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar, overload
 
 from holdfast import clock
-from holdfast.client import PATIENCE, Client, logger
+from holdfast.client import PATIENCE, Client
 from holdfast.core.acquiring import acquire_all_steps, acquire_steps
 from holdfast.core.contract import Facts
 from holdfast.core.effects import Steps
@@ -49,7 +49,8 @@ def connect(
     ttl               how long a lease outlives a holder that died, unless told otherwise
     store_patience    for how long a store in trouble is tried again by those who wait
     beats_per_second  a cap on renewals, for stores that charge for them
-    on_event          is called with every event, in whatever thread it happens
+    on_event          is called with every event, in whatever thread it happens; the keeper waits
+                      for it too, so it should not take long
     """
     make = functools.partial(
         Locks,
@@ -230,7 +231,7 @@ class Locks:
                 except Busy:
                     if busy != "skip":
                         raise
-                    logger.warning("Skipping %s: lock %s is taken", guarded.name, name)
+                    guarded.tell_skipped(name)
                     return None
                 with lease, Within(lease):
                     outcome = function(*args, **kwargs)

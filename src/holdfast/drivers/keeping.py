@@ -7,7 +7,6 @@ use it too: a blocked event loop must not cost a lease.
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 import weakref
@@ -23,6 +22,7 @@ from holdfast.core.keeper import Due, Keeper
 from holdfast.core.records import SECOND, Micros
 from holdfast.drivers.pool import DaemonPool
 from holdfast.errors import ClientClosed, LeaseLost
+from holdfast.observe.log import logger, printable
 
 BEAT_THREADS = 4
 FAR_AWAY_S = 3600.0
@@ -31,8 +31,6 @@ FAR_AWAY_S = 3600.0
 LONGEST_SLEEP_S = 1.0
 
 Beat = Callable[[Sequence[Hold]], Sequence[Exception | None]]
-
-logger = logging.getLogger("holdfast")
 
 
 class Listener(Protocol):
@@ -228,4 +226,4 @@ def _say(tell: Callable[[Hold], None], hold: Hold) -> None:
     try:
         tell(hold)
     except BaseException:  # also `sys.exit()`, which here would end nothing but the keeper
-        logger.exception("Telling what became of the lease on %s failed", hold.key)
+        logger.exception("Telling what became of the lease on %s failed", printable(hold.key))
