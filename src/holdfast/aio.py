@@ -265,7 +265,7 @@ class Locks:
         """Who holds a lock and who waits for it."""
         client = self._client
         client.check_usable()
-        check_key(key, client.facts.max_key_bytes)
+        key = check_key(key, client.facts.max_key_bytes)
         return lock_info(await self._driver.run(show_steps(client.witness, key)))
 
     async def wait_until_free(self, key: str, timeout: Seconds | None = None) -> LockInfo:
@@ -282,7 +282,7 @@ class Locks:
     async def list(self, prefix: str = "", *, free: bool = False) -> AsyncIterator[LockInfo]:
         """The locks whose keys start with a prefix, page by page; `free` ones too if asked."""
         client = self._client
-        check_prefix(prefix)
+        prefix = check_prefix(prefix)
         cursor = None
         while True:
             client.check_usable()
@@ -308,7 +308,7 @@ class Locks:
         """
         client = self._client
         client.check_usable()
-        check_key(key, client.facts.max_key_bytes)
+        key = check_key(key, client.facts.max_key_bytes)
         check_fence(fence)
         until = clock.monotonic() + PATIENCE
         evicted = await self._driver.run(evict_steps(client.witness, key, fence, until))
@@ -318,7 +318,7 @@ class Locks:
     async def purge(self, prefix: str = "", *, older_than: Seconds = 24 * 3600.0) -> int:
         """Drop the records of locks that nobody has used for a while; how many they were."""
         client = self._client
-        check_prefix(prefix)
+        prefix = check_prefix(prefix)
         retention = check_retention(older_than)
         dropped, cursor = 0, None
         while True:

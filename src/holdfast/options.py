@@ -23,6 +23,12 @@ MOST_PREFIX_BYTES = 512
 _PLAIN_NUMBERS = (int, float)
 
 
+def plain_text(text: str) -> str:
+    """A string itself, and not a kind of one: drivers disagree on the text of an enumeration's
+    member, and what is one lock for some would be two for others."""
+    return text if type(text) is str else str.__str__(text)
+
+
 def check_key(key: Any, max_bytes: int) -> str:
     """A key that every store can hold exactly as it is."""
     if not isinstance(key, str):
@@ -40,14 +46,14 @@ def check_key(key: Any, max_bytes: int) -> str:
             f"This key has {size} bytes and {max_bytes} are the most: use a digest of it "
             f"({key[:40]!r}…)."
         )
-    return key
+    return plain_text(key)
 
 
 def check_prefix(prefix: Any) -> str:
     """What keys may start with; empty means all of them."""
     if not isinstance(prefix, str):
         raise BadKey(f"A prefix of keys is a string, not {type(prefix).__name__}.")
-    return check_key(prefix, MOST_PREFIX_BYTES) if prefix else prefix
+    return check_key(prefix, MOST_PREFIX_BYTES) if prefix else ""
 
 
 def check_cap(beats_per_second: Any) -> float | None:
@@ -158,7 +164,7 @@ def check_owner(owner: Any) -> str:
         owner.encode()
     except UnicodeEncodeError:
         raise BadOption("owner must be text that UTF-8 can hold.") from None
-    return owner
+    return plain_text(owner)
 
 
 def check_note(note: Any) -> Note:
