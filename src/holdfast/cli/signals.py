@@ -4,6 +4,9 @@ Handlers run in the main thread between two bytecodes. While the lock is waited 
 raises `Interrupted` there, once, and the claim cleans up behind itself. From the moment
 before the command starts they only collect, so that none is lost and none can cut the
 start in two. A signal that was ignored when we were started stays so (`nohup`).
+
+`wait` and `watch` end in the same way: killed on the spot they would leave a terminal without
+its cursor.
 """
 
 from __future__ import annotations
