@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -87,3 +88,22 @@ def test_two_loops_at_once(target: Target) -> None:
     asyncio.run(run())
     assert [type(exc) for exc in said] == [UsageError]
     assert "aio.connect()" in str(said[0])
+
+
+@pytest.mark.parametrize("target", OF_ONE_LOOP, indirect=True)
+def test_loops_that_are_gone_leave_nothing_open(target: Target) -> None:
+    """The connections of a loop are closed when the client goes on on another one."""
+    locks, key = aio.Locks(target.open()), unique()
+    asyncio.run(use(locks, key))
+    before = open_sockets()
+    for _ in range(6):
+        asyncio.run(use(locks, key))
+    assert open_sockets() < before + 6
+    asyncio.run(locks.close())
+
+
+def open_sockets() -> int:
+    """How many this process has."""
+    gc.collect()
+    links = (os.path.realpath(path) for path in Path("/proc/self/fd").iterdir())
+    return sum("socket:" in link for link in links)
