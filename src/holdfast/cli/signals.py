@@ -14,7 +14,8 @@ from __future__ import annotations
 import select
 import signal
 import socket
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -36,6 +37,17 @@ class Interrupted(BaseException):
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
         self.signum = signum
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """A signal that comes meanwhile is received afterwards: for what must be whole or not at all.
+    For the main thread; a thread that is started meanwhile receives none."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Inbox:

@@ -15,7 +15,7 @@ from holdfast.cli import codes
 from holdfast.cli.app import connected
 from holdfast.cli.params import DURATION, PREFIX, as_json, option, shared
 from holdfast.cli.session import tell
-from holdfast.cli.signals import Inbox, Interrupted
+from holdfast.cli.signals import Inbox, Interrupted, held_back
 from holdfast.errors import OutcomeUnknown, Unavailable
 from holdfast.observe.log import printable
 from holdfast.sync import Locks
@@ -117,10 +117,15 @@ def _line(change: Change) -> str:
 def _show_table(locks: Locks, prefix: str, interval: float, out: Any) -> None:
     from rich.live import Live
 
-    with Live(console=out, screen=True, auto_refresh=False) as live:
+    live = Live(console=out, screen=True, auto_refresh=False)
+    try:
+        with held_back():
+            live.start()
         while True:
             live.update(_screen(locks, prefix, out.height), refresh=True)
             time.sleep(interval)
+    finally:
+        live.stop()
 
 
 def _screen(locks: Locks, prefix: str, height: int) -> Any:
