@@ -97,7 +97,8 @@ def test_longest_key(locks: Locks) -> None:
 
 # --- times ------------------------------------------------------------------------------------
 
-NO_TIMES = [math.nan, math.inf, -math.inf, -1, -0.001, "5", None, True, Decimal(5), 10**400, 1e305]
+NO_TIMES = [math.nan, math.inf, -math.inf, -1, -0.001, "5", None, 10**400, 1e305]
+NO_TIMES += [True, False, Decimal(5), Decimal(0)]  # no numbers of seconds, though they look so
 
 
 NO_TTLS = [0, 0.0, 0.049, 31 * 24 * 3600, timedelta(0), timedelta(days=31), *NO_TIMES]

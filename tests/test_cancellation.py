@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import AcquireTimeout, OutcomeUnknown
+from holdfast import AcquireTimeout, Busy, OutcomeUnknown, UsageError
 from holdfast.aio import Lease, Leases, Locks, connect
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.threaded import InlineStore, ThreadedStore
@@ -394,6 +394,43 @@ def test_callbacks_come_on_the_loop() -> None:
                 await lease.lost.wait()
                 await done.wait()
             assert seen == [("plain", True), ("async", True)]
+
+    asyncio.run(run())
+
+
+def test_a_loss_shows_at_once_to_who_asks_late() -> None:
+    """The event of a lease that is already lost is set when it is first asked for."""
+
+    async def run() -> None:
+        async with connect(f"memory://{unique()}") as locks:
+            lease = await locks.acquire("k")
+            await locks.evict("k")
+            assert await lease.release() is False
+            assert lease.lost.is_set()
+
+    asyncio.run(run())
+
+
+def test_an_acquire_is_entered_by_one_at_a_time() -> None:
+    """Kept and entered like a lock of asyncio it would have to know who leaves: refused, instead
+    of one that releases the lease of another. One after the other is fine."""
+
+    async def run() -> None:
+        async with connect(f"memory://{unique()}") as locks:
+            reading = locks.acquire("k", mode="shared")
+            for _ in range(2):
+                async with reading as lease:
+                    with pytest.raises(UsageError, match="each block"):
+                        async with reading:
+                            pass
+                    assert lease.held
+                assert (await locks.show("k")).free
+            busy = locks.acquire("k", timeout=0)
+            async with locks.acquire("k"):
+                for _ in range(2):
+                    with pytest.raises(Busy):
+                        async with busy:
+                            pass
 
     asyncio.run(run())
 

@@ -44,6 +44,17 @@ def test_python_in_the_docs_is_python(page: Path) -> None:
         compile(function, str(page), "exec")
 
 
+def test_the_tutorial_works_as_pasted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """From the top to the bottom, with a little work to do, and nobody has to wait."""
+    written: list[str] = []
+    names: dict[str, Any] = {"work_for_hours": int, "pages": ["a", "b"], "write": written.append}
+    for block in blocks((ROOT / "docs/tutorial.md").read_text(), "python"):
+        exec(block.replace("sqlite:///tmp", f"sqlite://{tmp_path}"), names)
+    names["locks"].close()
+    assert written == ["a", "b"]
+    assert caplog.messages == []
+
+
 OWN_STORE = "\n".join(blocks((ROOT / "docs/stores/your-own.md").read_text(), "python"))
 
 

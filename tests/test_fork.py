@@ -331,3 +331,30 @@ def test_lost_lease_dropped_in_the_child() -> None:
 
         assert Child(work).answer() is True
         assert leases[0].held
+
+
+def test_fork_while_another_thread_asks_for_an_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child can ask its own lease for events and callbacks, whatever another thread of its
+    parent was at."""
+    asking, go_on = threading.Event(), threading.Event()
+    real = holdfast.Lease._new_event
+
+    def slowly(lease: holdfast.Lease) -> threading.Event:
+        asking.set()
+        go_on.wait(20)
+        return real(lease)
+
+    def work(_: Child) -> Any:
+        with memory_locks() as locks, locks.acquire("k") as lease:
+            return lease.lost.is_set()
+
+    with memory_locks() as locks, locks.acquire("k") as lease:
+        monkeypatch.setattr(holdfast.Lease, "_new_event", slowly)
+        asker = threading.Thread(target=lambda: lease.lost)
+        asker.start()
+        assert asking.wait(20)
+        monkeypatch.undo()
+        child = Child(work)
+        go_on.set()
+        asker.join()
+        assert child.answer() is False

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import inspect
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -191,6 +191,48 @@ def test_generators_are_refused(locks: Locks) -> None:
         with pytest.raises(UsageError, match="generator"):
             locks.guard("k")(function)
     asyncio.run(run())
+
+
+class _Later:
+    """Objects that can be called, and then have not run yet."""
+
+    class Task:
+        async def __call__(self) -> None:
+            raise AssertionError("it ran")
+
+    class Numbers:
+        def __call__(self) -> Iterator[int]:
+            raise AssertionError("it ran")
+            yield 1
+
+
+def _passed_on(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What many a decorator makes: a plain function that returns what the other one does."""
+    return lambda *args: function(*args)
+
+
+def test_what_has_not_run_yet_is_refused(locks: Locks) -> None:
+    """A decorator or an object may hide that the body runs after the call, when the lock would
+    be free: then the call fails, instead of a body that runs without the lock."""
+
+    async def later() -> None:
+        raise AssertionError("it ran")
+
+    def numbers() -> Iterator[int]:
+        raise AssertionError("it ran")
+        yield 1
+
+    async def numbers_later() -> AsyncIterator[int]:
+        raise AssertionError("it ran")
+        yield 1
+
+    for function in (later, numbers, numbers_later):
+        with pytest.raises(UsageError, match="has not run"):
+            locks.guard("k")(_passed_on(function))()
+        assert locks.show("k").free
+    for made in (_Later.Task(), _Later.Numbers()):
+        with pytest.raises(UsageError, match="has not run"):
+            locks.guard("k")(made)()
 
 
 def test_callables_without_a_name(locks: Locks) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import Counter
@@ -10,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import Lease, LeaseLost
+from holdfast import ClientClosed, Lease, LeaseLost, clock
 from holdfast.core.effects import Swap
+from holdfast.core.events import Event
 from holdfast.stores.memory import MemoryStore
 from holdfast.sync import Locks
 from holdfast.testing.faults import Fault, FaultyStore
@@ -249,3 +251,83 @@ def test_renew_by_hand_learns_of_the_loss() -> None:
             lease.renew()
         assert lease.lost.is_set()
         assert len(locks._client.keeper) == 0
+
+
+def test_no_thread_for_a_callback(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A callback for which there was no thread is logged; the keeper goes on."""
+    real = threading.Thread.start
+
+    def fail(thread: threading.Thread) -> None:
+        if thread.name == "holdfast-callback":
+            raise RuntimeError("can't start new thread")
+        real(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    with memory_locks(ttl=0.5) as locks:
+        told, kept = locks.acquire("told", keep=False), locks.acquire("kept", ttl=2)
+        told.on_lost(lambda _: None)
+        assert told.lost.wait(10)
+        until(lambda: kept.hold.renewed > kept.hold.acquired + 2_000_000)
+        late = locks.acquire("late", keep=False)
+        assert late.lost.wait(10)
+    assert any("callback" in line and "told" in line for line in caplog.messages)
+
+
+@pytest.mark.parametrize("news", ["Lost", "InDanger", "OutOfDanger", "StoreTrouble"])
+def test_a_listener_that_exits_ends_only_itself(
+    news: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`sys.exit()` in a listener that the keeper calls is logged, and leases are still kept."""
+    heard: list[str] = []
+
+    def exit_on_news(event: Event) -> None:
+        heard.append(type(event).__name__)
+        if heard[-1] == news:
+            sys.exit("enough")
+
+    with faulty_locks(ttl=3, on_event=exit_on_news) as (locks, store):
+        lost, kept = locks.acquire("lost", keep=False, ttl=0.2), locks.acquire("kept")
+        store.plan(then="refuse")
+        until(lambda: "InDanger" in heard)
+        store.plan()
+        until(lambda: {"Lost", "OutOfDanger"} <= set(heard))
+        renewed = kept.hold.renewed
+        until(lambda: kept.hold.renewed > renewed + 3_000_000)
+        assert lost.lost.is_set()
+        kept.release()  # else its loss would be told to us, not to the keeper
+    assert any("enough" in str(record.exc_info) for record in caplog.records)
+
+
+def test_an_acquire_that_ends_just_as_the_client_is_closed() -> None:
+    """What comes too late for the keeper is given back: nobody would renew it or tell its loss."""
+    store = MemoryStore()
+    locks = Locks(store)
+    real, keeper = locks._client.check_usable, locks._client.keeper
+
+    def close_right_after() -> None:
+        real()
+        if store.load("k").record.holders:  # the lock is ours, and the lease about to be
+            keeper.close()
+
+    locks._client.check_usable = close_right_after  # type: ignore[method-assign]
+    with pytest.raises(ClientClosed):
+        locks.acquire("k")
+    assert not store.load("k").record.holders
+    assert len(keeper) == 0
+
+
+def test_after_a_sleep_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Timers stand still while a machine sleeps, and the clock does not: the keeper sees at once
+    what has run out, and renews what has not."""
+    real, asleep = clock.monotonic, 0
+    monkeypatch.setattr(clock, "monotonic", lambda _=None: real() + asleep)
+    with memory_locks() as locks:
+        hour, day = locks.acquire("hour", ttl=3600), locks.acquire("day", ttl=24 * 3600)
+        lost = hour.lost
+        time.sleep(0.1)  # the keeper has gone to sleep
+        asleep = 10 * 3600 * 1_000_000
+        assert lost.wait(20)
+        until(lambda: day.hold.renewed > day.hold.acquired)
+        assert day.held

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Busy, Locks
+from holdfast import Busy, LeaseLost, Locks
 from holdfast.core import events
 from holdfast.core.records import SECOND, Holder, Waiter
 from holdfast.observe.log import duration, log_event
@@ -178,6 +178,23 @@ def test_no_key_forges_a_line(caplog: pytest.LogCaptureFixture) -> None:
     lines = [record.getMessage() for record in caplog.records]
     assert lines[0].startswith("Acquired lock k\\x1b[2J\\n (owner: ann\\nERROR all is lost, ")
     assert all(line.isprintable() for line in lines)
+
+
+def test_nor_does_one_that_is_skipped_or_whose_callback_fails(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The same where the line is not made from an event."""
+    key = "k\nERROR all is lost"
+    with memory_locks() as locks:
+        lease = locks.acquire(key)
+        assert locks.guard("{name}", busy="skip")(lambda name: 1)(key) is None
+        lease.on_lost(lambda _: 1 / 0)
+        locks.evict(key)
+        with pytest.raises(LeaseLost):
+            lease.renew()
+        until(lambda: any("callback" in line for line in caplog.messages))
+    assert any("Skipping" in line for line in caplog.messages)
+    assert all("\n" not in line for line in caplog.messages)
 
 
 def test_nothing_is_formatted_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,3 +53,20 @@ def test_after_its_end_a_call_still_runs(pool: DaemonPool) -> None:
     assert done.wait(LONG_S)
     assert pool.submit(lambda: 7).result(LONG_S) == 7
     busy.set()
+
+
+def test_a_thread_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is to be run stands in line for the threads that there are."""
+    pool, busy = DaemonPool(2, "test-pool"), threading.Event()
+    pool.run(lambda: busy.wait(LONG_S))
+
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+    waiting = pool.submit(lambda: 7)
+    busy.set()
+    assert waiting.result(LONG_S) == 7
+    pool.close()
+    with pytest.raises(RuntimeError, match="new thread"):
+        DaemonPool(2, "test-pool").submit(lambda: 7)

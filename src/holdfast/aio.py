@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from holdfast import clock
 from holdfast.aio_leases import Acquiring, Lease, Leases
-from holdfast.client import PATIENCE, Client, logger
+from holdfast.client import PATIENCE, Client
 from holdfast.core.acquiring import acquire_all_steps, acquire_steps
 from holdfast.core.contract import Facts
 from holdfast.core.effects import Steps
@@ -63,13 +63,12 @@ def connect(
 
 
 class Locks:
-    """The locks of one store, for the tasks of one event loop."""
+    """The locks of one store, for the tasks of one event loop at a time."""
 
     def __init__(self, store: Store, **options: Any) -> None:
         self._client = Client(store, **options)
-        self._store = store.to_async()
         self._driver = AsyncDriver(
-            self._store,
+            store.to_async(),
             self._client.witness,
             self._client.emit,
             self._client.keep,
@@ -250,7 +249,7 @@ class Locks:
                 except Busy:
                     if busy != "skip":
                         raise
-                    logger.warning("Skipping %s: lock %s is taken", guarded.name, name)
+                    guarded.tell_skipped(name)
                     return None
                 async with lease:
                     with Within(lease):
@@ -266,7 +265,7 @@ class Locks:
         """Who holds a lock and who waits for it."""
         client = self._client
         client.check_usable()
-        check_key(key, client.facts.max_key_bytes)
+        key = check_key(key, client.facts.max_key_bytes)
         return lock_info(await self._driver.run(show_steps(client.witness, key)))
 
     async def wait_until_free(self, key: str, timeout: Seconds | None = None) -> LockInfo:
@@ -283,7 +282,7 @@ class Locks:
     async def list(self, prefix: str = "", *, free: bool = False) -> AsyncIterator[LockInfo]:
         """The locks whose keys start with a prefix, page by page; `free` ones too if asked."""
         client = self._client
-        check_prefix(prefix)
+        prefix = check_prefix(prefix)
         cursor = None
         while True:
             client.check_usable()
@@ -309,7 +308,7 @@ class Locks:
         """
         client = self._client
         client.check_usable()
-        check_key(key, client.facts.max_key_bytes)
+        key = check_key(key, client.facts.max_key_bytes)
         check_fence(fence)
         until = clock.monotonic() + PATIENCE
         evicted = await self._driver.run(evict_steps(client.witness, key, fence, until))
@@ -319,7 +318,7 @@ class Locks:
     async def purge(self, prefix: str = "", *, older_than: Seconds = 24 * 3600.0) -> int:
         """Drop the records of locks that nobody has used for a while; how many they were."""
         client = self._client
-        check_prefix(prefix)
+        prefix = check_prefix(prefix)
         retention = check_retention(older_than)
         dropped, cursor = 0, None
         while True:
@@ -335,13 +334,13 @@ class Locks:
     async def setup(self) -> None:
         """Create what the store needs. Harmless to repeat."""
         self._client.check_usable()
-        await self._store.setup()
+        await self._driver.store_here().setup()
 
     async def close(self) -> None:
         """Let go of the store. Leases that are still held are lost to this client; their
         locks stay until the ttl, because whatever they protect may still be under way."""
         if self._client.close():
-            await self._store.close()
+            await self._driver.store_here().close()
 
     async def __aenter__(self) -> Locks:
         return self

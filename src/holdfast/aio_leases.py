@@ -16,8 +16,9 @@ from holdfast.core.holds import Hold
 from holdfast.core.renewing import renew_steps
 from holdfast.core.steps import offer_steps, release_steps
 from holdfast.drivers.aio import AsyncDriver
-from holdfast.errors import HoldfastError, LeaseLost
+from holdfast.errors import HoldfastError, LeaseLost, UsageError
 from holdfast.leases import LeaseBase, LeasesBase, graver
+from holdfast.observe.log import printable
 from holdfast.options import Seconds
 
 L = TypeVar("L", bound="Lease | Leases")
@@ -112,7 +113,10 @@ class Lease(LeaseBase[asyncio.Event]):
         return asyncio.Event()
 
     def _set_event(self, event: asyncio.Event) -> None:
-        self._on_loop(event.set)
+        if asyncio._get_running_loop() is self._loop:
+            event.set()  # whoever asks now sees it now
+        else:
+            self._on_loop(event.set)
 
     def _call(self, callback: Callable[..., Any]) -> None:
         self._on_loop(functools.partial(_call_back, callback, self))
@@ -121,7 +125,7 @@ class Lease(LeaseBase[asyncio.Event]):
         try:
             self._loop.call_soon_threadsafe(call)
         except RuntimeError:
-            logger.debug("The event loop of the lease on %s is closed", self.key)
+            logger.debug("The event loop of the lease on %s is closed", printable(self.key))
 
 
 _callback_tasks: set[asyncio.Task[None]] = set()  # asyncio itself keeps them only weakly
@@ -134,7 +138,7 @@ def _call_back(callback: Callable[[Lease], Any], lease: Lease) -> None:
             if inspect.isawaitable(outcome):
                 await outcome
         except Exception:
-            logger.exception("A callback of the lease on %s failed", lease.key)
+            logger.exception("A callback of the lease on %s failed", printable(lease.key))
 
     task = asyncio.ensure_future(run())
     _callback_tasks.add(task)
@@ -179,11 +183,12 @@ class Acquiring(Coroutine[Any, Any, L]):
     It is a coroutine, so that it can be made a task; but one that may be thrown away.
     """
 
-    __slots__ = ("_acquire", "_got", "_started")
+    __slots__ = ("_acquire", "_entered", "_got", "_started")
 
     def __init__(self, acquire: Callable[[], Coroutine[Any, Any, L]]) -> None:
         self._acquire = acquire
         self._got: L | None = None
+        self._entered = False
         self._started: Coroutine[Any, Any, L] | None = None
 
     def __await__(self) -> Generator[Any, Any, L]:
@@ -208,7 +213,14 @@ class Acquiring(Coroutine[Any, Any, L]):
         return self._started
 
     async def __aenter__(self) -> L:
-        self._got = await self._acquire()
+        if self._entered:  # we could not tell who leaves first, and with which lease
+            raise UsageError("This acquire() is in use: call acquire() for each block.")
+        self._entered = True
+        try:
+            self._got = await self._acquire()
+        except BaseException:
+            self._entered = False
+            raise
         return self._got
 
     def __aexit__(
@@ -218,4 +230,5 @@ class Acquiring(Coroutine[Any, Any, L]):
         trace: TracebackType | None,
     ) -> Coroutine[Any, Any, None]:
         assert self._got is not None
+        self._entered = False
         return self._got.__aexit__(exc_type, exc, trace)

@@ -109,7 +109,7 @@ class Client:
     ) -> Attempt:  # fmt: skip
         """A checked claim with a token of its own."""
         self.check_usable()
-        options.check_key(key, self.max_key_bytes)
+        key = options.check_key(key, self.max_key_bytes)
         drawn = urandom(TOKEN_BYTES + BEAT_BYTES).hex()
         checked_mode, checked_limit = options.check_mode(mode, limit)
         checked_ttl = self.ttl if ttl is None else options.check_ttl(ttl)
@@ -135,7 +135,7 @@ class Client:
         if fair is None and keep is True and max_hold is None:
             if timeout is None:
                 return self._waits
-            if timeout == 0:
+            if timeout == 0 and options.is_plain(timeout):
                 return self._tries
         return Terms(
             None if timeout is None else options.micros(timeout, "timeout"),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Literal, get_args
 
 from holdfast.errors import BadOption, UsageError
+from holdfast.observe.log import logger, printable
 
 OnBusy = Literal["skip", "wait", "raise"]
 OrElse = Literal["wait", "raise"]  # the function runs, or something is raised: never None
@@ -55,6 +57,22 @@ class Guarded:
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return self._template.format(**bound.arguments)
+
+    def tell_skipped(self, key: str) -> None:
+        """Log that a call was skipped, because its lock is taken."""
+        logger.warning("Skipping %s: lock %s is taken", self.name, printable(key))
+
+    def check_ran(self, outcome: object) -> None:
+        """Refuse what is only about to run, when the lock will be free: a decorator or an object
+        may have hidden that the function is async or a generator."""
+        if isinstance(outcome, (CoroutineType, GeneratorType, AsyncGeneratorType)):
+            if not isinstance(outcome, AsyncGeneratorType):
+                outcome.close()
+            raise UsageError(
+                f"What {self.name}() returned has not run yet, and would run without the lock: "
+                f"guard the function itself, below its other decorators (an async one with "
+                f"holdfast.aio's locks), or acquire the lock inside of it."
+            )
 
     def _check_template(self, template: str) -> None:
         import string

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,16 @@ E = TypeVar("E")
 L = TypeVar("L", bound="LeaseBase[Any]")
 
 _setup = threading.Lock()  # for the rare first use of an event or a callback
+
+
+def _in_child() -> None:
+    """Another thread, which a forked child does not have, may have held the parent's."""
+    global _setup
+    _setup = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
 
 
 class Signals(Generic[E]):

@@ -23,6 +23,12 @@ MOST_PREFIX_BYTES = 512
 _PLAIN_NUMBERS = (int, float)
 
 
+def plain_text(text: str) -> str:
+    """A string itself, and not a kind of one: drivers disagree on the text of an enumeration's
+    member, and what is one lock for some would be two for others."""
+    return text if type(text) is str else str.__str__(text)
+
+
 def check_key(key: Any, max_bytes: int) -> str:
     """A key that every store can hold exactly as it is."""
     if not isinstance(key, str):
@@ -40,14 +46,14 @@ def check_key(key: Any, max_bytes: int) -> str:
             f"This key has {size} bytes and {max_bytes} are the most: use a digest of it "
             f"({key[:40]!r}…)."
         )
-    return key
+    return plain_text(key)
 
 
 def check_prefix(prefix: Any) -> str:
     """What keys may start with; empty means all of them."""
     if not isinstance(prefix, str):
         raise BadKey(f"A prefix of keys is a string, not {type(prefix).__name__}.")
-    return check_key(prefix, MOST_PREFIX_BYTES) if prefix else prefix
+    return check_key(prefix, MOST_PREFIX_BYTES) if prefix else ""
 
 
 def check_cap(beats_per_second: Any) -> float | None:
@@ -58,6 +64,11 @@ def check_cap(beats_per_second: Any) -> float | None:
     if not plain or not beats_per_second > 0:
         raise BadOption("beats_per_second is a number above 0, or None for no cap.")
     return float(beats_per_second)
+
+
+def is_plain(value: Any) -> bool:
+    """An int or a float itself, and nothing that only equals one, as False equals 0."""
+    return type(value) in _PLAIN_NUMBERS
 
 
 def micros(value: Any, name: str) -> Micros:
@@ -78,7 +89,7 @@ def micros(value: Any, name: str) -> Micros:
 
 def check_ttl(ttl: Any) -> Micros:
     """How long a lease lasts without renewal."""
-    if type(ttl) in _PLAIN_NUMBERS and SHORTEST_TTL_S <= ttl <= LONGEST_TTL_S:
+    if is_plain(ttl) and SHORTEST_TTL_S <= ttl <= LONGEST_TTL_S:
         return int(ttl * SECOND)
     value = micros(ttl, "ttl")
     if not SHORTEST_TTL_S * SECOND <= value <= LONGEST_TTL_S * SECOND:
@@ -153,7 +164,7 @@ def check_owner(owner: Any) -> str:
         owner.encode()
     except UnicodeEncodeError:
         raise BadOption("owner must be text that UTF-8 can hold.") from None
-    return owner
+    return plain_text(owner)
 
 
 def check_note(note: Any) -> Note:

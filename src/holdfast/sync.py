@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar, overload
 
 from holdfast import clock
-from holdfast.client import PATIENCE, Client, logger
+from holdfast.client import PATIENCE, Client
 from holdfast.core.acquiring import acquire_all_steps, acquire_steps
 from holdfast.core.contract import Facts
 from holdfast.core.effects import Steps
@@ -49,7 +49,8 @@ def connect(
     ttl               how long a lease outlives a holder that died, unless told otherwise
     store_patience    for how long a store in trouble is tried again by those who wait
     beats_per_second  a cap on renewals, for stores that charge for them
-    on_event          is called with every event, in whatever thread it happens
+    on_event          is called with every event, in whatever thread it happens; the keeper waits
+                      for it too, so it should not take long
     """
     make = functools.partial(
         Locks,
@@ -230,10 +231,12 @@ class Locks:
                 except Busy:
                     if busy != "skip":
                         raise
-                    logger.warning("Skipping %s: lock %s is taken", guarded.name, name)
+                    guarded.tell_skipped(name)
                     return None
                 with lease, Within(lease):
-                    return function(*args, **kwargs)
+                    outcome = function(*args, **kwargs)
+                    guarded.check_ran(outcome)
+                    return outcome
 
             return run
 
@@ -245,7 +248,7 @@ class Locks:
         """Who holds a lock and who waits for it."""
         client = self._client
         client.check_usable()
-        check_key(key, client.facts.max_key_bytes)
+        key = check_key(key, client.facts.max_key_bytes)
         return lock_info(client.driver.run(show_steps(client.witness, key)))
 
     def wait_until_free(self, key: str, timeout: Seconds | None = None) -> LockInfo:
@@ -262,7 +265,7 @@ class Locks:
     def list(self, prefix: str = "", *, free: bool = False) -> Iterator[LockInfo]:
         """The locks whose keys start with a prefix, page by page; `free` ones too if asked."""
         client = self._client
-        check_prefix(prefix)
+        prefix = check_prefix(prefix)
         cursor = None
         while True:
             client.check_usable()
@@ -287,7 +290,7 @@ class Locks:
         """
         client = self._client
         client.check_usable()
-        check_key(key, client.facts.max_key_bytes)
+        key = check_key(key, client.facts.max_key_bytes)
         check_fence(fence)
         until = clock.monotonic() + PATIENCE
         evicted = client.driver.run(evict_steps(client.witness, key, fence, until))
@@ -297,7 +300,7 @@ class Locks:
     def purge(self, prefix: str = "", *, older_than: Seconds = 24 * 3600.0) -> int:
         """Drop the records of locks that nobody has used for a while; how many they were."""
         client = self._client
-        check_prefix(prefix)
+        prefix = check_prefix(prefix)
         retention = check_retention(older_than)
         dropped, cursor = 0, None
         while True:

@@ -15,6 +15,7 @@ from holdfast.core.renewing import renew_steps
 from holdfast.core.steps import offer_steps, release_steps
 from holdfast.errors import HoldfastError, LeaseLost
 from holdfast.leases import LeaseBase, LeasesBase, graver
+from holdfast.observe.log import printable
 from holdfast.options import Seconds
 
 
@@ -99,14 +100,18 @@ class Lease(LeaseBase[threading.Event]):
         event.set()
 
     def _call(self, callback: Callable[..., Any]) -> None:
-        self._client.callbacks.run(functools.partial(_call_back, callback, self))
+        try:
+            self._client.callbacks.run(functools.partial(_call_back, callback, self))
+        except RuntimeError:  # no thread to be had; whoever tells of the lease goes on
+            key = printable(self.key)
+            logger.exception("A callback of the lease on %s could not be called", key)
 
 
 def _call_back(callback: Callable[[Lease], Any], lease: Lease) -> None:
     try:
         callback(lease)
     except Exception:
-        logger.exception("A callback of the lease on %s failed", lease.key)
+        logger.exception("A callback of the lease on %s failed", printable(lease.key))
 
 
 class Leases(LeasesBase[Lease]):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 import sqlite3
 from typing import Any, NoReturn
 
@@ -113,6 +115,19 @@ def test_doctor_finds_trouble(holdfast: Program) -> None:
     done = holdfast("doctor", HOLDFAST_URL=f"sqlite://{holdfast.folder}/no/such/file.db")
     assert done.returncode == codes.STORE
     assert "FAILED" in done.stdout
+
+
+def test_doctor_on_a_store_that_is_not_there(holdfast: Program) -> None:
+    """Nobody has connected to what does not answer, and nothing more is tried there."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    done = holdfast("doctor", "--json", HOLDFAST_URL=f"redis://127.0.0.1:{port}")
+    assert done.returncode == codes.STORE
+    report = json.loads(done.stdout)
+    [check] = report["checks"]
+    assert (check["name"], check["ok"]) == ("connect", False)
+    assert "cannot be reached" in check["detail"]
+    assert report["facts"]["name"] == "redis"
 
 
 def test_doctor_on_a_store_without_memory(holdfast: Program) -> None:

@@ -200,3 +200,19 @@ def test_watch_table(holdfast: Program, shell: Screen) -> None:
     shell.shows("> ")
     shell.type("echo code $?\n")
     shell.shows("code 0")
+
+
+@pytest.mark.parametrize("command", [["wait", "k"], ["watch"]], ids=lambda command: command[0])
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_the_cursor_comes_back(holdfast: Program, command: list[str], signum: int) -> None:
+    """Whatever signal ends them (`timeout 10 holdfast wait ...`), the terminal is as before."""
+    with holdfast.locks() as locks, locks.acquire("k", ttl=60):
+        screen = Screen([*HOLDFAST, *command], holdfast.env, holdfast.folder)
+        try:
+            screen.shows("\x1b[?25l")
+            screen.process.send_signal(signum)
+            code = screen.code()
+            assert code == (0 if (command[0], signum) == ("watch", signal.SIGINT) else 128 + signum)
+            screen.shows("\x1b[?25h")
+        finally:
+            screen.close()

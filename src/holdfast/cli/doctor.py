@@ -20,7 +20,7 @@ from holdfast.cli.params import as_json, option, shared
 from holdfast.cli.session import Session
 from holdfast.core.contract import Facts, Interval, Swapped
 from holdfast.core.records import SECOND, Record
-from holdfast.errors import HoldfastError, Misconfigured, OutcomeUnknown
+from holdfast.errors import HoldfastError, Misconfigured, OutcomeUnknown, Unavailable
 from holdfast.stores.base import Store
 from holdfast.stores.url import redact
 from holdfast.sync import Locks
@@ -91,10 +91,12 @@ def examine(session: Session, trips: int) -> Report:
         store = session.store()
     except HoldfastError as trouble:
         return _report(session, [Check("connect", False, _words(trouble))])
-    checks = [Check("connect", True, trips_ms=_trips([_ms_since(started)]))]
     try:
         patient = Examination(store, trips)
-        checks += patient.checks()
+        connect = patient.connect(started)
+        if not connect.ok:
+            return _report(session, [connect], facts=store.facts)
+        checks = [connect, *patient.checks()]
         return _report(session, checks, patient.clock_offset(), store.facts)
     finally:
         store.close()
@@ -127,6 +129,16 @@ class Examination:
         self._key = SCRATCH + secrets.token_hex(8)
         self._version: Any = None
         self._stale: Any = None
+
+    def connect(self, started: float) -> Check:
+        """Whether anybody answers: most stores connect only when they are first asked."""
+        try:
+            self._load()
+        except (Unavailable, OutcomeUnknown) as trouble:
+            return Check("connect", False, _words(trouble))
+        except HoldfastError:  # the answer was no, and `checks` tells to what
+            pass
+        return Check("connect", True, trips_ms=_trips([_ms_since(started)]))
 
     def checks(self) -> list[Check]:
         """Read, write, compare, list, a whole lease, and clean up, in this order."""

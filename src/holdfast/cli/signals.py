@@ -4,6 +4,9 @@ Handlers run in the main thread between two bytecodes. While the lock is waited 
 raises `Interrupted` there, once, and the claim cleans up behind itself. From the moment
 before the command starts they only collect, so that none is lost and none can cut the
 start in two. A signal that was ignored when we were started stays so (`nohup`).
+
+`wait` and `watch` end in the same way: killed on the spot they would leave a terminal without
+its cursor.
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ from __future__ import annotations
 import select
 import signal
 import socket
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -33,6 +37,17 @@ class Interrupted(BaseException):
     def __init__(self, signum: int) -> None:
         super().__init__(signum)
         self.signum = signum
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """A signal that comes meanwhile is received afterwards: for what must be whole or not at all.
+    For the main thread; a thread that is started meanwhile receives none."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Inbox:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
+from holdfast.cli import codes
 from holdfast.cli.app import connected
 from holdfast.cli.params import DURATION, as_json, option, shared
+from holdfast.cli.signals import Inbox, Interrupted
 from holdfast.cli.waiting import Reporter, teller_for
 
 
@@ -20,7 +22,7 @@ from holdfast.cli.waiting import Reporter, teller_for
 @as_json("The free lock as one JSON object.")
 @shared
 @click.pass_context
-def wait(ctx: click.Context, key: str, timeout: float | None, quiet: bool, json: bool) -> None:
+def wait(ctx: click.Context, key: str, timeout: float | None, quiet: bool, json: bool) -> int:
     """Wait until nobody holds the lock KEY, without taking it.
 
     \b
@@ -32,9 +34,13 @@ def wait(ctx: click.Context, key: str, timeout: float | None, quiet: bool, json:
     session = connected(ctx)
     teller = teller_for(waits=timeout != 0, quiet=quiet, verbose=session.verbose)
     reporter = Reporter(teller, quiet=quiet or session.verbose)
-    with session.locks(on_event=reporter) as locks, reporter:
-        lock = locks.wait_until_free(key, timeout)
+    try:
+        with Inbox(), session.locks(on_event=reporter) as locks, reporter:
+            lock = locks.wait_until_free(key, timeout)
+    except Interrupted as interrupted:
+        return codes.SIGNALLED + interrupted.signum
     if json:
         from holdfast.cli import render
 
         render.print_json(lock)
+    return codes.OK

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast import clock
 from holdfast.cli.session import tell
+from holdfast.cli.signals import held_back
 from holdfast.cli.terminal import is_terminal
 from holdfast.core import events
 from holdfast.core.patience import blocking
@@ -101,7 +102,8 @@ class SpinnerTeller:
     def say(self, event: events.Waiting | events.StoreTrouble) -> None:
         self._event, self._heard_at = event, clock.monotonic()
         if self._live is None:
-            self._live = self._start()
+            with held_back():  # the cursor is hidden now, and `end` must know of it
+                self._live = self._start()
 
     def end(self) -> None:
         if self._live is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from holdfast.cli import codes
 from holdfast.cli.app import connected
 from holdfast.cli.params import DURATION, PREFIX, as_json, option, shared
 from holdfast.cli.session import tell
+from holdfast.cli.signals import Inbox, Interrupted, held_back
 from holdfast.errors import OutcomeUnknown, Unavailable
 from holdfast.observe.log import printable
 from holdfast.sync import Locks
@@ -46,8 +48,8 @@ def watch(ctx: click.Context, prefix: str, interval: float, json: bool) -> int:
     from holdfast.cli import render
 
     interval = max(interval, SHORTEST_INTERVAL_S)
-    with connected(ctx).locks() as locks:
-        try:
+    try:
+        with Inbox(), connected(ctx).locks() as locks:
             if json:
                 for change in changes(locks, prefix, interval):
                     render.print_json(change)
@@ -56,8 +58,8 @@ def watch(ctx: click.Context, prefix: str, interval: float, json: bool) -> int:
             else:
                 for change in changes(locks, prefix, interval):
                     click.echo(_line(change))
-        except KeyboardInterrupt:
-            return codes.OK
+    except Interrupted as ended:
+        return codes.OK if ended.signum == signal.SIGINT else codes.SIGNALLED + ended.signum
     return codes.OK
 
 
@@ -115,10 +117,15 @@ def _line(change: Change) -> str:
 def _show_table(locks: Locks, prefix: str, interval: float, out: Any) -> None:
     from rich.live import Live
 
-    with Live(console=out, screen=True, auto_refresh=False) as live:
+    live = Live(console=out, screen=True, auto_refresh=False)
+    try:
+        with held_back():
+            live.start()
         while True:
             live.update(_screen(locks, prefix, out.height), refresh=True)
             time.sleep(interval)
+    finally:
+        live.stop()
 
 
 def _screen(locks: Locks, prefix: str, height: int) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from holdfast import clock
-from holdfast.core.contract import Applied, Entry
+from holdfast.core.contract import Applied, Entry, Page
 from holdfast.core.effects import (
     Apply,
     ApplyMany,
@@ -30,7 +30,7 @@ from holdfast.core.records import SECOND, Micros
 from holdfast.core.steps import undo_steps
 from holdfast.core.witness import Witness
 from holdfast.drivers.threads import GRACE, local_handlers, report_leftover
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, UsageError
 from holdfast.stores.base import AsyncStore, Outcome
 from holdfast.stores.threaded import drain
 
@@ -58,15 +58,34 @@ class AsyncDriver:
             SwapMany: self._swap_many,
             Apply: self._apply,
             ApplyMany: self._apply_many,
-            Scan: lambda effect: store.scan(effect.prefix, effect.cursor, effect.limit),
+            Scan: self._scan,
             Wait: self._wait,
             Sleep: self._sleep,
         }
         self._check = check
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def store_here(self) -> AsyncStore:
+        """The store, for the event loop that runs. One loop may follow another, as they do in
+        tests; two at a time share only a store that knows nothing of loops."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            if self._loop is not None and self._store.of_one_loop:
+                if not self._loop.is_closed():
+                    raise UsageError(
+                        "This client is in use on another event loop, and its connections belong "
+                        "to that one: call aio.connect() on each loop."
+                    )
+                self._store = self._store.moved()
+            self._loop = loop
+        return self._store
 
     async def _load(self, effect: Load) -> tuple[Entry, Micros, Micros]:
         sent = clock.monotonic()
         return await self._store.load(effect.key), sent, clock.monotonic()
+
+    async def _scan(self, effect: Scan) -> Page:
+        return await self._store.scan(effect.prefix, effect.cursor, effect.limit)
 
     async def _swap(self, effect: Swap) -> tuple[Outcome, Micros]:
         outcome = await self._store.swap(effect.key, effect.version, effect.record, effect.wake)
@@ -107,7 +126,7 @@ class AsyncDriver:
 
     async def run(self, steps: Steps[R]) -> R:
         """Run to the end. A cancellation ends the steps where they stand."""
-        local, remote, store = self._local, self._remote, self._store
+        local, remote, store = self._local, self._remote, self.store_here()
         answer: Any
         try:
             effect = steps.send(None)

@@ -21,10 +21,14 @@ from holdfast.core.holds import Hold, State
 from holdfast.core.keeper import Due, Keeper
 from holdfast.core.records import SECOND, Micros
 from holdfast.drivers.pool import DaemonPool
-from holdfast.errors import LeaseLost
+from holdfast.errors import ClientClosed, LeaseLost
+from holdfast.observe.log import logger, printable
 
 BEAT_THREADS = 4
 FAR_AWAY_S = 3600.0
+# With something to keep, it looks this often: a timer stands still while the machine sleeps, and
+# our clock does not.
+LONGEST_SLEEP_S = 1.0
 
 Beat = Callable[[Sequence[Hold]], Sequence[Exception | None]]
 
@@ -75,8 +79,10 @@ class KeeperRunner:
         return len(self._keeper)
 
     def add(self, hold: Hold) -> None:
-        """Take a hold into care."""
+        """Take a hold into care. Not after the end: nobody would tell its loss."""
         with self._lock:
+            if self._closed:
+                raise ClientClosed
             self._wake_by(self._keeper.add(hold))
 
     def refer(self, lease: Any, hold: Hold) -> None:
@@ -146,7 +152,7 @@ class KeeperRunner:
                     self._sleep()
                     continue
             for hold in dropped:
-                self._listener.dropped(hold)
+                _say(self._listener.dropped, hold)
             self._tell(due)
 
     def _sleep(self) -> None:
@@ -154,16 +160,17 @@ class KeeperRunner:
         if self._wakes_at is None:
             self._changed.wait(FAR_AWAY_S)
         else:
-            self._changed.wait(max(0, self._wakes_at - clock.monotonic()) / SECOND)
+            rest = max(0, self._wakes_at - clock.monotonic()) / SECOND
+            self._changed.wait(min(rest, LONGEST_SLEEP_S))
         self._wakes_at = 0  # awake: nobody needs to wake us
 
     def _tell(self, due: Due) -> None:
         for hold in due.losses:
-            self._listener.lost(hold)
+            _say(self._listener.lost, hold)
         for start in range(0, len(due.beats), self._batch):
             self._submit(due.beats[start : start + self._batch])
         for hold in due.dangers:
-            self._listener.in_danger(hold)
+            _say(self._listener.in_danger, hold)
 
     def _submit(self, batch: list[Hold]) -> None:
         try:
@@ -187,16 +194,18 @@ class KeeperRunner:
     def _run_beats(self, holds: list[Hold]) -> None:
         held = [hold for hold in holds if hold.state == "held"]
         unwanted = [hold for hold in held if not hold.wanted]
+        outcomes: Sequence[BaseException | None]
         try:
             outcomes = self._beat(held)
-        except Exception as trouble:  # every hold's beat failed alike
+        except BaseException as trouble:  # every hold's beat failed alike
+            logger.exception("The keeper's beat failed")
             outcomes = [trouble] * len(held)
         self._beats_done(held, outcomes)
         for hold in unwanted:
             if hold.wanted and hold.state == "held":
-                self._listener.wanted(hold)
+                _say(self._listener.wanted, hold)
 
-    def _beats_done(self, holds: list[Hold], outcomes: Sequence[Exception | None]) -> None:
+    def _beats_done(self, holds: list[Hold], outcomes: Sequence[BaseException | None]) -> None:
         lost, rescued = [], []
         with self._lock:
             now = clock.monotonic()
@@ -207,6 +216,14 @@ class KeeperRunner:
                     rescued.append(hold)
             self._wake_by(self._keeper.next_at())
         for hold, why in lost:
-            self.lose(hold, why)
+            _say(partial(self.lose, why=why), hold)
         for hold in rescued:
-            self._listener.out_of_danger(hold)
+            _say(self._listener.out_of_danger, hold)
+
+
+def _say(tell: Callable[[Hold], None], hold: Hold) -> None:
+    """Tell it from a thread of the keeper, which goes on whatever the listener does."""
+    try:
+        tell(hold)
+    except BaseException:  # also `sys.exit()`, which here would end nothing but the keeper
+        logger.exception("Telling what became of the lease on %s failed", printable(hold.key))

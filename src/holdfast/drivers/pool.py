@@ -43,8 +43,7 @@ class DaemonPool:
             if self._idle > 0:
                 self._idle -= 1
             elif self._threads < self._most:
-                self._start(self._serve)
-                self._threads += 1
+                self._start_another()
             self._work.put(call)
 
     def submit(self, call: Callable[[], R]) -> Future[R]:
@@ -62,6 +61,15 @@ class DaemonPool:
             for _ in range(self._threads):
                 self._work.put(None)
             self._threads = 0
+
+    def _start_another(self) -> None:
+        try:
+            self._start(self._serve)
+        except RuntimeError:  # no thread to be had: the call stands in line for one of ours
+            if self._threads == 0:
+                raise
+        else:
+            self._threads += 1
 
     def _start(self, target: Callable[[], None]) -> None:
         threading.Thread(target=target, name=self._name, daemon=True).start()

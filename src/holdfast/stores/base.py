@@ -118,6 +118,12 @@ class AsyncStore(ABC):
     """The same for asyncio. A cancelled call has either finished its write or never will."""
 
     facts: Facts
+    of_one_loop = False  # what it has open belongs to the event loop on which it is used
+
+    def moved(self) -> AsyncStore:
+        """The same for another event loop, now that the one before is closed. Only asked of a
+        store that is `of_one_loop`."""
+        raise NotImplementedError
 
     @abstractmethod
     async def load(self, key: str) -> Entry: ...

@@ -109,7 +109,10 @@ class BlobStore(Store):
 class AsyncBlobStore(AsyncStore):
     """The same requests, awaited."""
 
+    of_one_loop = True
+
     def __init__(self, store: BlobStore) -> None:
+        self._store = store
         self.facts = store.facts
         self._protocol = store.protocol
         self._wire = AsyncWire(store.place)
@@ -130,6 +133,9 @@ class AsyncBlobStore(AsyncStore):
 
     async def setup(self) -> None:
         await self._wire.run(check_calls())
+
+    def moved(self) -> AsyncStore:
+        return self._store.to_async()
 
     async def close(self) -> None:
         self._wire.close()

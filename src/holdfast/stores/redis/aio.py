@@ -43,6 +43,8 @@ R = TypeVar("R")
 class AsyncRedisStore(AsyncStore):
     """Belongs to one event loop: the one it is used on."""
 
+    of_one_loop = True
+
     def __init__(self, store: RedisStore) -> None:
         self._store = store
         self.facts = store.facts
@@ -109,6 +111,11 @@ class AsyncRedisStore(AsyncStore):
     async def setup(self) -> None:
         """Check the server, and repair the index."""
         await self._in_thread(self._store.setup)
+
+    def moved(self) -> AsyncStore:
+        """With connections of its own."""
+        self._threads.close()
+        return AsyncRedisStore(self._store)
 
     async def close(self) -> None:
         """Hang up, both faces."""

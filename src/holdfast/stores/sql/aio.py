@@ -20,7 +20,7 @@ from holdfast.core.contract import Entry, Page, Version
 from holdfast.core.records import Micros, Record
 from holdfast.stores.base import AsyncStore, Outcome
 from holdfast.stores.sql.database import Database
-from holdfast.stores.sql.deadlines import discard
+from holdfast.stores.sql.deadlines import cut_off, discard
 from holdfast.stores.sql.dialect import Queries
 from holdfast.stores.sql.ways import Loop
 from holdfast.stores.threaded import finish, wait_for_ring
@@ -33,6 +33,8 @@ R = TypeVar("R")
 
 class AsyncSQLStore(AsyncStore):
     """Runs the same queries on an asyncio engine."""
+
+    of_one_loop = True
 
     def __init__(self, store: SQLStore, engine: AsyncEngine, *, owned: bool) -> None:
         self.facts = store.facts
@@ -75,12 +77,20 @@ class AsyncSQLStore(AsyncStore):
         await greenlet_spawn(self._database.close)
         await asyncio.to_thread(self._store.close)
 
+    def moved(self) -> AsyncStore:
+        self.hang_up()
+        self._database.let_go()
+        return self._store.to_async()
+
     def hang_up(self) -> None:
         """Close what the event loop did not close; it may be gone by now."""
         self._database.end()
         for connection in list(self._opened):
-            with suppress(Exception):
+            try:
                 discard(connection)
+            except Exception:
+                with suppress(Exception):
+                    cut_off(connection)
 
     # --- running queries --------------------------------------------------------------------
 

@@ -90,6 +90,11 @@ class Database:
         if self._owned:
             self._engine.dispose()
 
+    def let_go(self) -> None:
+        """Their event loop is closed, and so are they: forget all connections."""
+        self._closed = True
+        self._wires.let_go()
+
     def abandon(self) -> None:
         """In a forked child: the connections are the parent's."""
         self._closed = True

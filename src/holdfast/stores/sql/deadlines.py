@@ -128,6 +128,13 @@ def discard(connection: Any) -> None:
         connection.close()
 
 
+def cut_off(connection: Any) -> None:
+    """Close the socket of a connection (aiomysql's) whose event loop is gone: the driver can no
+    longer, and would say so when it is collected."""
+    connection._writer.get_extra_info("socket")._sock.close()
+    connection._writer = None
+
+
 def _shut_down(fileno: int) -> None:
     with socket.socket(fileno=os.dup(fileno)) as same:
         same.shutdown(socket.SHUT_RDWR)

@@ -7,6 +7,7 @@ client that dies leaves nothing locked, and any pooler may sit in between.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,7 @@ class SQLStore(RingingStore):
         self.database = Database(engine, self.dialect, options, owned=owned)
         self._url = url
         self._async_engine = async_engine
-        self._async_stores: list[AsyncSQLStore] = []
+        self._async_stores: weakref.WeakSet[AsyncSQLStore] = weakref.WeakSet()
         self._ready_lock = threading.Lock()
         self.ready = False  # the table was seen to be there
         self._poller = Poller(self._turns, lets_in)
@@ -167,7 +168,7 @@ class SQLStore(RingingStore):
         if self._bell is not None:
             self._bell.close()
         self._poller.close()
-        for store in self._async_stores:
+        for store in list(self._async_stores):
             store.hang_up()
         self.database.close()
 
@@ -181,7 +182,7 @@ class SQLStore(RingingStore):
             store = AsyncSQLStore(self, asyncio_engine(self._url, self.options), owned=True)
         else:
             return super().to_async()
-        self._async_stores.append(store)
+        self._async_stores.add(store)
         return store
 
     def abandon(self) -> None:

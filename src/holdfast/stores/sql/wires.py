@@ -130,6 +130,9 @@ class Wires:
     def close(self) -> None:
         """Let go of what is ours."""
 
+    def let_go(self) -> None:
+        """The same where all connections are closed already."""
+
     def abandon(self) -> Any:
         """What is to be left alone in a forked child, where it is the parent's."""
         return self.engine.pool
@@ -191,6 +194,10 @@ class OwnWires(Wires):
         with self._lock:
             while self._waiters:
                 self._waiters.popleft().put(None)
+
+    def let_go(self) -> None:
+        while (wire := self._pick_up()) is not None:
+            wire.lent.detach()
 
     def abandon(self) -> Any:
         self._closed = True
