@@ -58,7 +58,7 @@ class SQLStore(RingingStore):
         self.database = Database(engine, self.dialect, options, owned=owned)
         self._url = url
         self._async_engine = async_engine
-        self._async_stores: list[AsyncSQLStore] = []
+        self._async_stores: set[AsyncSQLStore] = set()
         self._ready_lock = threading.Lock()
         self.ready = False  # the table was seen to be there
         self._poller = Poller(self._turns, lets_in)
@@ -181,8 +181,12 @@ class SQLStore(RingingStore):
             store = AsyncSQLStore(self, asyncio_engine(self._url, self.options), owned=True)
         else:
             return super().to_async()
-        self._async_stores.append(store)
+        self._async_stores.add(store)
         return store
+
+    def part_with(self, store: AsyncSQLStore) -> None:
+        """It has hung up by itself."""
+        self._async_stores.discard(store)
 
     def abandon(self) -> None:
         """In a forked child: the connections are the parent's."""
