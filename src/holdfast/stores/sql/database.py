@@ -89,6 +89,7 @@ class Database:
         self._wires.close()
         if self._owned:
             self._engine.dispose()
+        self._limits.close()
 
     def abandon(self) -> None:
         """In a forked child: the connections are the parent's."""
