@@ -111,9 +111,11 @@ _BEFORE: tuple[tuple[type[Exception], Meaning], ...] = (
 )
 
 
-def refuse_half(response_dict: Mapping[str, Any], **_: Any) -> None:
+def refuse_half(response_dict: Mapping[str, Any] | None, **_: Any) -> None:
     """A reply that broke off is none. botocore does not look at how long it should be, and half
     an item would be no item to it: a lock that somebody holds would seem to be free."""
+    if response_dict is None:  # there is none at all
+        return
     body, length = response_dict["body"], response_dict["headers"].get("Content-Length")
     whole = len(body) == int(length) if length else _is_json(body)
     if not whole:

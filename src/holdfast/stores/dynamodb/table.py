@@ -45,7 +45,8 @@ class Table:
         self.layout = Layout(adopted.options.partition_key, adopted.typed)
         self.clock = HeaderClock(adopted.options.clock_margin)
         self.client = adopted.client
-        self.client.meta.events.register("before-parse.dynamodb", refuse_half, refuse_half.__name__)
+        received = "response-received.dynamodb"
+        self.client.meta.events.register(received, refuse_half, refuse_half.__name__)
         self._owned = adopted.owned
         self._tries_again = not adopted.owned and _tries_again(adopted.client)
         meta = adopted.client.meta
