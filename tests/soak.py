@@ -1,15 +1,19 @@
 """Processes that share locks, and are killed, stopped and forked while they do.
 
     python -m tests.soak [URL] [--seconds 60] [--processes 6]
+    python -m tests.soak --trouble redis | postgresql | mysql | dynamodb
 
-Each takes locks through clients that come and go, and writes down when it surely held which. In
-the end all that is put side by side: nobody held what another one held, and fences grew. Without
-a URL it is an SQLite file. `make soak` runs it.
+Each takes locks through clients that come and go, in threads or in tasks that are cancelled, and
+writes down when it surely held which. In the end all that is put side by side: nobody held what
+another one held, fences grew, and nobody died of an error. Without a URL it is an SQLite file.
+With `--trouble` it is a server that crashes, freezes and is cut off meanwhile; when that is over,
+everybody gets locks again. `make soak` runs it.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import logging
 import os
@@ -19,18 +23,24 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import holdfast
-from holdfast import HoldfastError, Lease, Locks
+from holdfast import HoldfastError, Lease, Locks, aio
+
+Trouble = Callable[[], None]
 
 KEYS = ("a", "b")
 TTL_S = 1.0
 MOST_CLIENTS = 4
+TASKS = 3
+# For how long all have to get a lock once a server's trouble is over: longer than any of them
+# waits for an answer that was lost, and then for its turn.
+PEACE_S = 30.0
 
 
 class Held(NamedTuple):
@@ -53,83 +63,169 @@ class Party:
     def __init__(self, url: str, folder: Path) -> None:
         self._url = url
         self._folder = folder
+        self._clients: list[Any] = []
         self._start()
 
     def _start(self) -> None:
         """At first, and in a forked child."""
         self._random = random.Random()
-        self._clients = [self._connect()]
+        self._clients.clear()
         self._diary = (self._folder / f"{os.getpid()}.jsonl").open("a", buffering=1)
 
-    def _connect(self) -> Locks:
-        return holdfast.connect(self._url, ttl=TTL_S)
+    def _client(self, connect: Callable[..., Any]) -> tuple[Any, Any]:
+        """One to go on with, and at times one to close first."""
+        dice, clients = self._random.random(), self._clients
+        if not clients or (dice < 0.1 and len(clients) < MOST_CLIENTS):
+            clients.append(connect(self._url, ttl=TTL_S))
+        leaves = dice > 0.9 and len(clients) > 1
+        gone = clients.pop(self._random.randrange(len(clients))) if leaves else None
+        return self._random.choice(clients), gone
+
+    def _terms(self) -> dict[str, Any]:
+        chance = self._random
+        return {
+            "key": chance.choice(KEYS),
+            "mode": chance.choice(["exclusive", "exclusive", "shared"]),
+            "timeout": chance.choice([0, 0.05, 1, 20]),
+            "fair": chance.choice([None, True, False]),
+            "keep": chance.random() < 0.9,
+        }
+
+    def _spans(self) -> tuple[float, float]:
+        """It is held from now on, and until then."""
+        now = time.monotonic()
+        return now, now + self._random.choice([0, 0, 0.001, 0.01, 0.1])
+
+    def _note(self, lease: Lease | aio.Lease, since: float, until: float) -> None:
+        self._diary.write(json.dumps([lease.key, lease.mode, lease.fence, since, until]) + "\n")
 
     def run(self) -> None:
         """For ever."""
         while True:
-            dice = self._random.random()
-            if dice < 0.1 and len(self._clients) < MOST_CLIENTS:
-                self._clients.append(self._connect())
-            elif dice < 0.2 and len(self._clients) > 1:
-                self._clients.pop(self._random.randrange(len(self._clients))).close()
-            self._take(self._random.choice(self._clients))
+            locks, gone = self._client(holdfast.connect)
+            if gone is not None:
+                gone.close()
+            self._take(locks)
 
     def _take(self, locks: Locks) -> None:
         chance = self._random
         try:
-            lease = locks.acquire(
-                chance.choice(KEYS),
-                mode=chance.choice(["exclusive", "exclusive", "shared"]),
-                timeout=chance.choice([0, 0.05, 1, 20]),
-                fair=chance.choice([None, True, False]),
-                keep=chance.random() < 0.9,
-            )
+            lease = locks.acquire(**self._terms())
         except HoldfastError:  # not in time, or the store was in trouble
             return
         self._hold(lease)
         if chance.random() < 0.02 and os.fork() == 0:
             self._start()
         elif chance.random() < 0.99:  # else it is forgotten, and runs out
-            lease.release()
+            with suppress(HoldfastError):
+                lease.release()
 
     def _hold(self, lease: Lease) -> None:
-        since = until = time.monotonic()
-        ends_at = since + self._random.choice([0, 0, 0.001, 0.01, 0.1])
+        since, ends_at = self._spans()
+        until = since
         while (now := time.monotonic()) and lease.held:
             until = now  # it was ours a moment after that, and so at that time
             if now >= ends_at:
                 break
             time.sleep(0.001)
-        self._diary.write(json.dumps([lease.key, lease.mode, lease.fence, since, until]) + "\n")
+        self._note(lease, since, until)
+
+
+class AsyncParty(Party):
+    """One with tasks, some of which are cancelled."""
+
+    def run(self) -> None:
+        """For ever."""
+        asyncio.run(self._run())
+
+    async def _run(self) -> None:
+        await asyncio.gather(*(self._go_on() for _ in range(TASKS)))
+
+    async def _go_on(self) -> None:
+        chance = self._random
+        while True:
+            locks, gone = self._client(aio.connect)
+            if gone is not None:
+                await gone.close()
+            task = asyncio.ensure_future(self._take_soon(locks))
+            if chance.random() < 0.3:
+                await asyncio.wait({task}, timeout=chance.choice([0, 0.001, 0.01, 0.1, 1]))
+                task.cancel()
+            await asyncio.wait({task})
+            if not task.cancelled():
+                task.result()
+
+    async def _take_soon(self, locks: aio.Locks) -> None:
+        try:
+            lease = await locks.acquire(**self._terms())
+        except HoldfastError:
+            return
+        since, ends_at = self._spans()
+        until = since
+        try:
+            while (now := time.monotonic()) and lease.held:
+                until = now
+                if now >= ends_at:
+                    break
+                await asyncio.sleep(0.001)
+        finally:
+            self._note(lease, since, until)
+            with suppress(HoldfastError):
+                await lease.release()
 
 
 # --- what is done to them -------------------------------------------------------------------
 
 
-def foul(url: str, folder: Path, processes: int, seconds: float) -> None:
-    """Let so many processes run, and kill and stop them at random."""
-    parties = [_start(url, folder) for _ in range(processes)]
+def foul(
+    url: str,
+    folder: Path,
+    processes: int,
+    seconds: float,
+    trouble: Callable[[], None] | None = None,
+) -> list[str]:
+    """Let so many processes run, and kill and stop them at random, and what they talk to be in
+    trouble. Who died by itself, and who got no lock any more when the trouble was over."""
+    parties = [_start(url, folder, place) for place in range(processes)]
+    found = []
     ends_at = time.monotonic() + seconds
     try:
         while time.monotonic() < ends_at:
             time.sleep(random.uniform(0.05, 0.5))
+            if trouble is not None and random.random() < 0.5:
+                trouble()
             place, dice = random.randrange(processes), random.random()
-            if dice < 0.15 or parties[place].poll() is not None:
-                _signal(parties[place], signal.SIGKILL)
-                parties[place].wait()
-                parties[place] = _start(url, folder)
-            elif dice < 0.3:
-                _signal(parties[place], signal.SIGSTOP)
+            party = parties[place]
+            if party.poll() is not None:
+                found.append(f"process {party.pid} died by itself: {party.returncode}")
+            if dice < 0.15 or party.returncode is not None:
+                _signal(party, signal.SIGKILL)
+                party.wait()
+                parties[place] = _start(url, folder, place)
             else:
-                _signal(parties[place], signal.SIGCONT)
+                _signal(party, signal.SIGSTOP if dice < 0.3 else signal.SIGCONT)
+        for party in parties:
+            _signal(party, signal.SIGCONT)
+        return found + ([] if trouble is None else _shut_out(parties, folder))
     finally:
         for party in parties:
             _signal(party, signal.SIGKILL)
             party.wait()
 
 
-def _start(url: str, folder: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.soak", url, "--party", str(folder)]
+def _shut_out(parties: Sequence[subprocess.Popen[bytes]], folder: Path) -> list[str]:
+    """Who gets no lock though there is no more trouble."""
+    peace = time.monotonic()
+    missing = {party.pid for party in parties}
+    while missing and time.monotonic() < peace + PEACE_S:
+        time.sleep(0.5)
+        missing -= {one.process for one in diaries(folder) if one.since > peace}
+    return [f"process {pid} got no lock any more" for pid in missing]
+
+
+def _start(url: str, folder: Path, place: int) -> subprocess.Popen[bytes]:
+    kind = "--party" if place % 2 == 0 else "--async-party"
+    command = [sys.executable, "-m", "tests.soak", url, kind, str(folder)]
     return subprocess.Popen(command, start_new_session=True)
 
 
@@ -174,12 +270,22 @@ def _disorder(in_order: Sequence[Held]) -> list[str]:
     return [f"fences:\n  {a}\n  {b}" for a, b in pairwise(in_order) if b.fence <= a.fence]
 
 
-def soak(url: str, processes: int, seconds: float) -> tuple[int, list[str]]:
+def soak(
+    url: str, processes: int, seconds: float, trouble: Trouble | None = None
+) -> tuple[int, list[str]]:
     """How many locks were held, and what was wrong."""
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
-        foul(url, Path(folder), processes, seconds)
+        found = foul(url, Path(folder), processes, seconds, trouble)
         held = list(diaries(Path(folder)))
-    return len(held), violations(held)
+    return len(held), violations(held) + found
+
+
+def _place(url: str, server: str | None) -> AbstractContextManager[tuple[str, Trouble | None]]:
+    if server is None:
+        return nullcontext((url, None))
+    from tests.trouble import troubled  # all drivers: too much for each process
+
+    return troubled(server)
 
 
 def main() -> None:
@@ -188,14 +294,18 @@ def main() -> None:
     parser.add_argument("url", nargs="?")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--processes", type=int, default=6)
+    parser.add_argument("--trouble", metavar="SERVER", help="be on a server that is in trouble")
     parser.add_argument("--party", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--async-party", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.party is not None:
+    if asked.party or asked.async_party:
         logging.disable(logging.CRITICAL)
-        Party(asked.url, asked.party).run()
+        kind = Party if asked.party else AsyncParty
+        kind(asked.url, asked.party or asked.async_party).run()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         url = asked.url or f"sqlite://{folder}/locks.db"
-        locks, wrong = soak(url, asked.processes, asked.seconds)
+        with _place(url, asked.trouble) as (url, trouble):
+            locks, wrong = soak(url, asked.processes, asked.seconds, trouble)
     sys.stdout.write("".join(f"{one}\n" for one in wrong))
     sys.stdout.write(f"{locks:,} locks, {len(wrong)} violations\n")
     sys.exit(bool(wrong))

@@ -1,10 +1,14 @@
-"""The soak finds what it looks for, and finds nothing on SQLite."""
+"""The soak finds what it looks for, and finds nothing on SQLite and on a Redis in trouble."""
 
 from __future__ import annotations
 
 import pytest
 
+import tests.soak
+from tests.engines.base import require
+from tests.engines.redis import RedisServer
 from tests.soak import Held, soak, violations
+from tests.trouble import troubled
 
 
 def held(fence: int, since: float, until: float, mode: str = "exclusive", key: str = "k") -> Held:
@@ -36,3 +40,25 @@ def test_a_short_one(tmp_path_factory: pytest.TempPathFactory) -> None:
     locks, wrong = soak(f"sqlite://{path}", processes=4, seconds=6)
     assert wrong == []
     assert locks > 10
+
+
+@pytest.mark.timeout(120)
+def test_a_server_in_trouble() -> None:
+    """One that crashes, freezes and is cut off."""
+    require(RedisServer)
+    with troubled("redis") as (url, trouble):
+        locks, wrong = soak(url, processes=4, seconds=8, trouble=trouble)
+    assert wrong == []
+    assert locks > 10
+
+
+def test_who_is_shut_out_and_who_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trouble that does not end, and processes that cannot even begin, are found."""
+    require(RedisServer)
+    monkeypatch.setattr(tests.soak, "PEACE_S", 2.0)
+    server = RedisServer()
+    with server:
+        _, wrong = soak(server.url, processes=2, seconds=4, trouble=server.kill)
+    assert sum("got no lock any more" in one for one in wrong) == 2
+    _, wrong = soak("nonsense:", processes=2, seconds=4)
+    assert any("died by itself" in one for one in wrong)

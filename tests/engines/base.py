@@ -24,6 +24,7 @@ class Engine(ABC):
     packages: ClassVar[tuple[str, ...]] = ()  # Debian's names
     npm: ClassVar[tuple[NpmPackage, ...]] = ()
     start_within_s: ClassVar[float] = 30.0
+    orderly: ClassVar[signal.Signals] = signal.SIGTERM  # what it ends on in good order
 
     def __init__(self) -> None:
         self.port = free_port()
@@ -93,6 +94,10 @@ class Engine(ABC):
     def kill(self) -> None:
         """End it at once, as in a crash."""
         self._end(signal.SIGKILL)
+
+    def shut_down(self) -> None:
+        """End it in good order; it can be started again."""
+        self._end(self.orderly)
 
     def restart(self) -> None:
         """Crash and come back."""

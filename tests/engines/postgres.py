@@ -29,6 +29,7 @@ class PostgreSQL(Engine):
 
     packages = ("postgresql",)
     settings: ClassVar[tuple[str, ...]] = ()
+    orderly = signal.SIGINT  # on SIGTERM it waits until all clients are gone
 
     def url(self, scheme: str = "postgresql", **parts: str) -> str:
         """Its address; `user`, `password`, `database` and `query` may be given."""

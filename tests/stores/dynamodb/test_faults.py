@@ -55,6 +55,27 @@ def test_reset_after_a_write(any_lab: Lab) -> None:
         assert any_lab.open(table).load("k").record.fence == 7
 
 
+@pytest.mark.parametrize("whose", ["ours", "the application's"])
+def test_half_a_reply(any_lab: Lab, whose: str) -> None:
+    """A reply that breaks off is none: botocore takes half a record for no record at all."""
+    table = any_lab.store().table.name
+    written = any_lab.open(table).swap("k", None, Record(7))
+    assert isinstance(written, Swapped)
+    with behind(any_lab) as proxy:
+        client = Twice(proxy).client if whose == "the application's" else None
+        store = through(any_lab, proxy, table) if client is None else any_lab.open(table, client)
+        assert store.load("k").record.fence == 7
+        proxy.mode = "halve replies"
+        with pytest.raises(Unavailable):
+            store.load("k")
+        with pytest.raises(Unavailable):
+            store.scan("", None, 10)
+        with pytest.raises(OutcomeUnknown):
+            store.swap("k", None, Record(8))
+        proxy.mode = "pass"
+        assert store.load("k").record.fence == 7
+
+
 @pytest.mark.parametrize("mode", ["drop requests", "drop replies"])
 def test_no_answer(lab: Lab, mode: Mode) -> None:
     """A request that is never answered ends after the time allowed, as unknown."""

@@ -97,6 +97,26 @@ def test_no_answer_for_asyncio(server: Server) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("debug", [False, True])
+def test_closed_while_a_reply_is_late(server: Server, debug: bool) -> None:
+    """Who waits for an answer when the client is closed is told; also where the loop checks
+    that nobody touches its connections from another thread."""
+
+    async def run() -> None:
+        query = f"table={server.new_table()}&timeout_s=1"
+        with Proxy(server.engine.port) as proxy:
+            store = open_store(server.url(port=str(proxy.port), query=query)).to_async()
+            await store.setup()
+            proxy.mode = "drop replies"
+            swap = asyncio.ensure_future(store.swap("k", None, Record(7)))
+            await asyncio.sleep(0.2)
+            await store.close()
+            assert await asyncio.wait({swap}, timeout=20) == ({swap}, set())
+            assert isinstance(swap.exception(), OutcomeUnknown)
+
+    asyncio.run(run(), debug=debug)
+
+
 def test_cancelled_write_has_finished(server: Server) -> None:
     """When a cancelled swap has ended, its write is done or will never be."""
 

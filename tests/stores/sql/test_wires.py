@@ -27,6 +27,7 @@ from tests.engines.base import require
 from tests.engines.postgres import PgBouncer, PostgreSQL
 from tests.engines.proxy import Proxy
 from tests.engines.shared import shared
+from tests.helpers import until
 from tests.stores.sql.servers import Server
 
 
@@ -110,6 +111,28 @@ def test_whoever_waits_for_a_connection_is_told_of_the_end(server: Server) -> No
             store.close()
         with pytest.raises(Unavailable):
             waiting.result(20)
+
+
+def test_no_thread_is_left(server: Server) -> None:
+    """Clients that come and go quickly leave no thread behind that waits for a late answer."""
+    before = set(threading.enumerate())
+    store = server.open(query="timeout_s=600")
+    store.setup()
+    store.close()
+    until(lambda: set(threading.enumerate()) <= before)
+
+
+def test_a_late_answer_after_the_end(server: Server) -> None:
+    """What was asked before the store was closed is given up when its time is over."""
+    with Proxy(server.engine.port) as proxy, ThreadPoolExecutor(1) as pool:
+        store = open_store(server.url(port=str(proxy.port), query="timeout_s=2"))
+        store.setup()
+        proxy.mode = "drop replies"
+        waiting = pool.submit(store.load, "k")
+        time.sleep(0.2)
+        store.close()
+        with pytest.raises(Unavailable):
+            waiting.result(30)
 
 
 def test_all_connections_were_cut(server: Server) -> None:

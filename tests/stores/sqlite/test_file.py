@@ -177,17 +177,22 @@ except holdfast.HoldfastError as error:
 """
 
 
+def let_others_in(inner: Path) -> None:
+    """Another user may pass through the folders down to this one."""
+    for folder in (inner, *inner.parents):
+        if folder.owner() == "root" or folder.stat().st_uid == os.geteuid():
+            if folder == Path("/tmp") or folder == Path("/"):
+                break
+            folder.chmod(0o755)
+
+
 @pytest.mark.parametrize("what", ["file", "folder", "both"])
 def test_no_right_to_write(path: Path, locks: Locks, what: str) -> None:
     """Who may read but not write is told so, and what to check."""
     with locks.acquire("k"):
         pass
     locks.close()
-    for folder in (path.parent, *path.parent.parents):
-        if folder.owner() == "root" or folder.stat().st_uid == os.geteuid():
-            if folder == Path("/tmp") or folder == Path("/"):
-                break
-            folder.chmod(0o755)
+    let_others_in(path.parent)
     path.chmod(0o444 if what != "folder" else 0o666)
     path.parent.chmod(0o555 if what != "file" else 0o777)
     try:
@@ -200,6 +205,42 @@ def test_no_right_to_write(path: Path, locks: Locks, what: str) -> None:
     kind, _, message = said.stdout.partition(" ")
     assert kind in {"StoreReadOnly", "Misconfigured"}, said.stderr
     assert "yours to write" in message or "owner and permissions" in message
+
+
+RIGHTS_COME_LATER = """
+import os, sys, urllib.parse, holdfast, holdfast.stores.sqlite
+path = sys.argv[1]
+holdfast.connect("memory://").acquire("k").release()
+if os.geteuid() == 0:  # from here on, this user cannot even read root's Python
+    os.setgid(65534); os.setuid(65534)
+with holdfast.connect(f"sqlite://{path}") as locks, holdfast.connect(f"sqlite://{path}") as other:
+    try:
+        locks.acquire("k", timeout=5)
+    except holdfast.StoreReadOnly:
+        print("read-only", flush=True)
+    sys.stdin.readline()
+    with locks.acquire("k", timeout=5):
+        print("acquired", flush=True)
+"""
+
+
+def test_the_right_to_write_comes_later(path: Path, locks: Locks) -> None:
+    """Who was refused can write as soon as the file's permissions were put right."""
+    with locks.acquire("k"):
+        pass
+    locks.close()
+    let_others_in(path.parent)
+    path.chmod(0o444)
+    path.parent.chmod(0o777)
+    with subprocess.Popen(
+        [sys.executable, "-c", RIGHTS_COME_LATER, str(path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as child:  # fmt: skip
+        assert child.stdout is not None
+        assert child.stdout.readline() == "read-only\n"
+        for file in path.parent.glob(f"{path.name}*"):
+            file.chmod(0o666)
+        assert child.communicate("go on\n", timeout=60)[0] == "acquired\n"
 
 
 def test_a_file_that_becomes_read_only(path: Path, locks: Locks) -> None:

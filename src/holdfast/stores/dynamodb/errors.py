@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import msgspec
 from botocore import exceptions as boto
 from msgspec import Struct
 
@@ -108,6 +109,25 @@ _BEFORE: tuple[tuple[type[Exception], Meaning], ...] = (
     (boto.SSLError, Meaning(Unavailable, "Check the endpoint and its certificate.")),
     (boto.ParamValidationError, Meaning(Misconfigured)),
 )
+
+
+def refuse_half(response_dict: Mapping[str, Any] | None, **_: Any) -> None:
+    """A reply that broke off is none. botocore does not look at how long it should be, and half
+    an item would be no item to it: a lock that somebody holds would seem to be free."""
+    if response_dict is None:  # there is none at all
+        return
+    body, length = response_dict["body"], response_dict["headers"].get("Content-Length")
+    whole = len(body) == int(length) if length else _is_json(body)
+    if not whole:
+        raise boto.IncompleteReadError(actual_bytes=len(body), expected_bytes=length or "more")
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 def code_of(exc: Exception) -> str:

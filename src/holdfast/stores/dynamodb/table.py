@@ -17,6 +17,7 @@ from holdfast.stores.dynamodb.errors import (
     Doing,
     code_of,
     is_answer,
+    refuse_half,
     trouble,
     was_retried,
 )
@@ -44,6 +45,8 @@ class Table:
         self.layout = Layout(adopted.options.partition_key, adopted.typed)
         self.clock = HeaderClock(adopted.options.clock_margin)
         self.client = adopted.client
+        received = "response-received.dynamodb"
+        self.client.meta.events.register(received, refuse_half, refuse_half.__name__)
         self._owned = adopted.owned
         self._tries_again = not adopted.owned and _tries_again(adopted.client)
         meta = adopted.client.meta

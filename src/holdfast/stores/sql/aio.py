@@ -75,6 +75,8 @@ class AsyncSQLStore(AsyncStore):
 
     async def close(self) -> None:
         await greenlet_spawn(self._database.close)
+        self.hang_up()  # here: nobody may touch a loop's connections from another thread
+        self._store.part_with(self)
         await asyncio.to_thread(self._store.close)
 
     def moved(self) -> AsyncStore:

@@ -89,6 +89,7 @@ class Database:
         self._wires.close()
         if self._owned:
             self._engine.dispose()
+        self._limits.close()
 
     def let_go(self) -> None:
         """Their event loop is closed, and so are they: forget all connections."""

@@ -26,6 +26,9 @@ class Limits(Protocol):
     def on(self, connection: Any) -> AbstractContextManager[None]:
         """While this lasts, the driver's connection is cut when its time is up."""
 
+    def close(self) -> None:
+        """There will be no more calls."""
+
 
 class Deadlines:
     """Shuts down the sockets of blocking calls that take too long. One thread, while needed."""
@@ -36,6 +39,7 @@ class Deadlines:
         self._pending: dict[int, tuple[float, Any]] = {}  # in the order of their deadlines
         self._next = 0
         self._running = False
+        self._closed = threading.Event()
 
     def on(self, connection: Any) -> Deadline:
         """While this lasts, the connection is cut when its time is up."""
@@ -56,13 +60,18 @@ class Deadlines:
         with self._lock:
             self._pending.pop(number, None)
 
+    def close(self) -> None:
+        """Let the thread end as soon as nothing is pending: clients may come and go quickly."""
+        self._closed.set()
+
     def _watch(self) -> None:
-        idle = 0
+        idle, nap_s = 0, self._seconds / LOOKS
         while True:
-            time.sleep(self._seconds / LOOKS)
+            if self._closed.wait(nap_s) and self._pending:
+                time.sleep(nap_s)
             with self._lock:
                 idle = 0 if self._pending else idle + 1
-                if idle > LOOKS:
+                if idle > LOOKS or (idle and self._closed.is_set()):
                     self._running = False
                     return
                 self._cut(time.monotonic())
@@ -105,6 +114,9 @@ class LoopDeadlines:
             yield
         finally:
             timer.cancel()
+
+    def close(self) -> None:
+        """There is nothing to end."""
 
 
 def sever(connection: Any) -> None:

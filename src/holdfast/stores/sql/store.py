@@ -185,6 +185,10 @@ class SQLStore(RingingStore):
         self._async_stores.add(store)
         return store
 
+    def part_with(self, store: AsyncSQLStore) -> None:
+        """It has hung up by itself."""
+        self._async_stores.discard(store)
+
     def abandon(self) -> None:
         """In a forked child: the connections are the parent's."""
         self.database.abandon()

@@ -19,7 +19,7 @@ from holdfast.core.commands import NOBODY, Wake
 from holdfast.core.contract import Conflict, Entry, Facts, Interval, Page, Swapped, Version
 from holdfast.core.effects import Swap
 from holdfast.core.records import SECOND, Micros, Record, encode
-from holdfast.errors import BadOption, BadURL, HoldfastError, Misconfigured
+from holdfast.errors import BadOption, BadURL, HoldfastError, Misconfigured, StoreReadOnly
 from holdfast.stores.base import Outcome, entry_from
 from holdfast.stores.sqlite.file import SQL, Clock, Connection, check_length, identity, prepare
 from holdfast.stores.sqlite.mounts import check_place
@@ -111,8 +111,12 @@ class SQLiteStore(RingingStore):
         self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
     ) -> Outcome:
         """One INSERT, UPDATE or DELETE, and a SELECT only if it did not fit."""
-        with self._lock:
-            outcome = self._swap(key, version, record, wake)
+        try:
+            with self._lock:
+                outcome = self._swap(key, version, record, wake)
+        except StoreReadOnly:
+            self._open_anew()
+            raise
         if wake:
             self._watch.sleepers.wake(key, wake)
         return outcome
@@ -125,6 +129,8 @@ class SQLiteStore(RingingStore):
                     self._swap(swap.key, swap.version, swap.record, swap.wake) for swap in swaps
                 ]
         except HoldfastError as trouble:
+            if isinstance(trouble, StoreReadOnly):
+                self._open_anew()
             return [trouble] * len(swaps)
         for swap in swaps:
             if swap.wake:
@@ -179,6 +185,13 @@ class SQLiteStore(RingingStore):
         if self._paused:
             self._paused = False
             self._lock.release()
+
+    def _open_anew(self) -> None:
+        """Once more when it is next used: SQLite opens a file that cannot be written for reading
+        only, and would not notice that its permissions were put right meanwhile."""
+        with forks.held_off():
+            self.pause()
+            self.resume()
 
     def _swap(self, key: str, version: Version, record: Record | None, wake: Wake) -> Outcome:
         now = self._clock.now()
