@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +28,7 @@ from holdfast.stores.url import parse
 from tests.engines.base import free_port
 from tests.engines.redis import RedisCluster, RedisServer, SentinelSetup
 from tests.engines.shared import shared
+from tests.engines.tls import new_certificate
 from tests.helpers import until
 
 
@@ -115,13 +115,7 @@ def test_unix_socket(tmp_path: Path, key: str) -> None:
 def tls(tmp_path: Path) -> Iterator[str]:
     """A server that speaks TLS only, with a certificate of its own; its URL."""
     shared(RedisServer)
-    certificate, secret = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = [
-        "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
-        "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1",
-        "-out", str(certificate), "-keyout", str(secret),
-    ]  # fmt: skip
-    subprocess.run(command, check=True, capture_output=True)
+    certificate, secret = new_certificate(tmp_path)
     port = free_port()
     with RedisServer(
         "--tls-port", str(port), "--tls-cert-file", str(certificate),

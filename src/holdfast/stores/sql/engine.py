@@ -20,6 +20,7 @@ from holdfast.errors import BadOption, BadURL, MissingDriver
 from holdfast.stores.sql.dialect import Dialect, Table
 from holdfast.stores.sql.mysql import MySQLDialect
 from holdfast.stores.sql.postgres import PostgreSQLDialect
+from holdfast.stores.sql.tls import tls_of
 from holdfast.stores.url import StoreURL, redact
 
 Wakeup = Literal["auto", "poll"]
@@ -107,7 +108,7 @@ def blocking_engine(url: URL, options: Options) -> Engine:
     """A pool for threads."""
     family = url.get_backend_name()
     driver, _, extra = DRIVERS[family]
-    arguments = _arguments(url, options)
+    url, arguments = _arguments(url, options)
     if driver == "pymysql":
         # Two different ones would be set on the socket by turns, twice per statement.
         for name in ("read_timeout", "write_timeout"):
@@ -122,9 +123,9 @@ def asyncio_engine(url: URL, options: Options) -> AsyncEngine:
     """A pool for one event loop."""
     family = url.get_backend_name()
     _, driver, extra = DRIVERS[family]
-    name = f"{family}+{driver}"
+    url, arguments = _arguments(url, options)
     try:
-        return create_async_engine(url.set(drivername=name), **_arguments(url, options))
+        return create_async_engine(url.set(drivername=f"{family}+{driver}"), **arguments)
     except ImportError as exc:
         raise _missing(family, extra, exc) from exc
 
@@ -133,11 +134,14 @@ def _missing(family: str, extra: str, exc: ImportError) -> MissingDriver:
     return MissingDriver(f"The {family} store needs {exc.name}: pip install 'holdfast[{extra}]'")
 
 
-def _arguments(url: URL, options: Options) -> dict[str, Any]:
+def _arguments(url: URL, options: Options) -> tuple[URL, dict[str, Any]]:
     postgres = url.get_backend_name() == "postgresql"
     defaults = _postgres_defaults(options) if postgres else _mysql_defaults(options)
     connect_args = {name: value for name, value in defaults.items() if name not in url.query}
-    return {
+    if not postgres:
+        url, tls = tls_of(url)
+        connect_args |= tls
+    return url, {
         "isolation_level": "AUTOCOMMIT",
         "skip_autocommit_rollback": True,
         "pool_reset_on_return": None,

@@ -9,6 +9,7 @@ then may be done or not.
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -185,6 +186,8 @@ def _postgres_broken(code: Code) -> bool:
 
 
 def _mysql_code(error: BaseException, doing: Doing) -> Code:
+    if isinstance(error.__context__, ssl.SSLCertVerificationError):
+        return "certificate"
     code = error.args[0] if error.args else None
     return code if isinstance(code, int) and code else None
 
@@ -204,7 +207,8 @@ _KIND_WHEN_BROKEN: Mapping[Doing, type[HoldfastError]] = {
 POSTGRES = Diagnosis(
     {**POSTGRES_CODES, "config": Meaning(Misconfigured)}, _postgres_code, _postgres_broken
 )
-MYSQL = Diagnosis(MYSQL_CODES, _mysql_code, _mysql_broken)
+_UNTRUSTED = Meaning(Misconfigured, "The server's certificate cannot be trusted: check ssl_ca.")
+MYSQL = Diagnosis({**MYSQL_CODES, "certificate": _UNTRUSTED}, _mysql_code, _mysql_broken)
 
 
 def trouble(
