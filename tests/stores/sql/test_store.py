@@ -67,6 +67,30 @@ def test_schema_and_table_of_ones_choosing(server: Server) -> None:
     assert server.run(f"SELECT count(*) FROM {schema}.{table}") == [(1,)]
 
 
+def test_keys_are_exact_whatever_the_encoding(postgres: Server) -> None:
+    """A user may have an encoding set that has not all characters."""
+    table = postgres.new_table()
+    postgres.open(query=f"table={table}").setup()
+    user = postgres.new_user(f"SELECT, INSERT, UPDATE, DELETE ON {table}")
+    postgres.run(f"ALTER ROLE {user} SET client_encoding = 'latin1'")
+    store = postgres.open(user=user, password="s3cret", query=f"table={table}")
+    for key in ("é", "e\u0301", "ж", "😀"):
+        assert isinstance(store.swap(key, None, Record(1)), Swapped)
+        assert postgres.run(f"SELECT count(*) FROM {table} WHERE key = :key", key=key) == [(1,)]
+
+
+def test_mode_of_the_server(mariadb: Server) -> None:
+    """A server may take an empty text for NULL; a free lock has no owners all the same."""
+    (mode,) = mariadb.run("SELECT @@GLOBAL.sql_mode")[0]
+    mariadb.run("SET GLOBAL sql_mode = 'EMPTY_STRING_IS_NULL,NO_BACKSLASH_ESCAPES'")
+    try:
+        store = mariadb.open(query=f"table={mariadb.new_table()}")
+        assert isinstance(store.swap("\\'", None, Record(1)), Swapped)
+        assert store.load("\\'").record == Record(1)
+    finally:
+        mariadb.run("SET GLOBAL sql_mode = :mode", mode=mode)
+
+
 def test_ddl_is_what_setup_runs(server: Server) -> None:
     """The printed statements make a table that the store takes for its own."""
     table = server.new_table()

@@ -162,6 +162,8 @@ def _postgres_defaults(options: Options) -> dict[str, Any]:
         "keepalives_interval": 5,
         "keepalives_count": 3,
         "application_name": "holdfast",
+        # A user, a database or a server may have another one set, which has not all characters.
+        "client_encoding": "utf8",
         # What is prepared, and where that can be, is decided in `libpq.py`.
         "prepare_threshold": None,
     }
@@ -172,6 +174,7 @@ def _mysql_defaults(options: Options) -> dict[str, Any]:
         "connect_timeout": max(2, round(options.timeout_s)),
         "charset": "utf8mb4",
         # Our own statements lock a row for a moment. One that somebody else keeps locked would be
-        # waited for for 50 s, and with it all leases that are renewed together.
-        "init_command": "SET SESSION innodb_lock_wait_timeout = 1",
+        # waited for for 50 s, and with it all leases that are renewed together. And a server's mode
+        # may cut what is too long, or take the owners of a free lock, which are none, for NULL.
+        "init_command": "SET SESSION innodb_lock_wait_timeout = 1, sql_mode = 'STRICT_ALL_TABLES'",
     }
