@@ -59,6 +59,17 @@ def test_unknown_host(server: Server) -> None:
     refuse(f"{server.kind}://u:s3cret@no.such.host.invalid/db", Unavailable)
 
 
+@pytest.mark.parametrize("name", ["authentication", "read-only", "certificates", "password-db"])
+def test_server_whose_name_sounds_like_trouble(name: str) -> None:
+    """What an error says is not what the server in it is called."""
+    refuse(f"postgresql:///db?host=/nowhere/{name}", Unavailable, name)
+
+
+def test_option_that_the_driver_does_not_know(server: Server) -> None:
+    """It will not be known later either."""
+    refuse(server.url(query="colour=red"), Misconfigured, "colour")
+
+
 def test_no_right_to_create(server: Server) -> None:
     """Without DDL rights the error says what to run; when that was run, all is well."""
     table = server.new_table()

@@ -116,7 +116,9 @@ POSTGRES_CODES: Mapping[Code, Meaning] = {
     "57P05": _UNKNOWN,
 }
 
-# While connecting libpq has no code for us, only words.
+# While connecting libpq has no code for us, only words. What is quoted in them is a host, a user or
+# a database, whose name may be anything.
+_NAMED = r"""(?<!\w)(["']).*?\1"""
 _POSTGRES_WORDS: tuple[tuple[str, Code], ...] = (
     (r"password|authentication|pg_hba\.conf|role .* does not exist|not permitted to log", "28000"),
     (r"database .* does not exist|no such database", "3D000"),
@@ -175,8 +177,9 @@ class Diagnosis(Struct, frozen=True):
 def _postgres_code(error: BaseException, doing: Doing) -> Code:
     code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
     if code is None and doing == "connecting":
+        said = re.sub(_NAMED, "", str(error))
         for words, meant in _POSTGRES_WORDS:
-            if re.search(words, str(error), re.I):
+            if re.search(words, said, re.I):
                 return meant
     return code
 
@@ -235,6 +238,10 @@ def trouble(
     return Misconfigured(words), True
 
 
+# What a driver says of an option that it does not know, or of a value that makes no sense.
+_MISTAKES = (TypeError, ValueError, RuntimeError)
+
+
 def is_broken(exc: Exception, code: Code, diagnosis: Diagnosis, doing: Doing) -> bool:
     """Whether this is about the connection and not about the statement."""
     if isinstance(exc, sa.DBAPIError) and exc.connection_invalidated:
@@ -243,7 +250,9 @@ def is_broken(exc: Exception, code: Code, diagnosis: Diagnosis, doing: Doing) ->
     if "DatabaseError" in kinds or "InterfaceError" in kinds:  # the names of PEP 249
         no_answer = code is None and not kinds.isdisjoint({"OperationalError", "InterfaceError"})
         return no_answer or diagnosis.is_broken(code)
-    return isinstance(exc, (OSError, EOFError, sa.InvalidRequestError)) or doing == "connecting"
+    if doing == "connecting":
+        return not isinstance(exc, _MISTAKES)
+    return isinstance(exc, (OSError, EOFError, sa.InvalidRequestError))
 
 
 def cause(exc: Exception) -> BaseException:
