@@ -76,8 +76,11 @@ _NO_TABLE = Meaning(
 _OTHER_TABLE = Meaning(
     ForeignStore, "This is not the table that Holdfast made: name another one with ?table="
 )
+# The address may stand for another server by now, and only a new connection leads there.
 _READ_ONLY = Meaning(
-    StoreReadOnly, "This is a standby, or writing is switched off: connect to the primary."
+    StoreReadOnly,
+    "This is a standby, or writing is switched off: connect to the primary.",
+    ends=True,
 )
 _FULL = Meaning(StoreFull, "Free some space on the database's disk.")
 _CROWDED = Meaning(Unavailable, "The server has no connection left for us.")
