@@ -116,6 +116,18 @@ def test_failed_beat_is_tried_again() -> None:
         assert lease.release() is True
 
 
+def test_forbidden_after_a_lost_reply_is_unknown() -> None:
+    """Whatever the second attempt was told: the first one may have been carried out."""
+    refused = (400, "AccessDeniedException", "not any more")
+    with told((0, "", ""), refused) as service:
+        config = boto3.session.Config(retries={"max_attempts": 2, "mode": "standard"})
+        client = session().client("dynamodb", endpoint_url=service.endpoint, config=config)
+        store = open_store(client, table="locks")
+        with pytest.raises(OutcomeUnknown, match="not any more"):
+            store.swap("k", None, Record(1))
+        client.close()
+
+
 def test_refused_after_a_lost_reply_is_unknown() -> None:
     """A client that tries again by itself may have been lucky before it was refused."""
     with told((0, "", ""), THROTTLED, THROTTLED) as service:
