@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import stat
 import threading
 import time
 from datetime import timedelta
@@ -196,3 +197,23 @@ def test_a_disk_that_takes_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(StoreFull):
         store.swap("k", made.version, Record(8))
     assert store.load("k").record == Record(7)
+
+
+@pytest.mark.parametrize("step", ["replace", "fsync"])
+def test_a_file_server_that_fails_at_the_last_step(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record may be in place though the answer was an error: that is unknown, not undone."""
+    store = open_store(f"file://{tmp_path}", fsync=True)
+    usual: Any = getattr(os, step)
+
+    def fails_afterwards(what: Any, *more: Any) -> None:
+        usual(what, *more)
+        if step == "replace" or stat.S_ISDIR(os.fstat(what).st_mode):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, step, fails_afterwards)
+    with pytest.raises(OutcomeUnknown):
+        store.swap("k", None, Record(7))
+    monkeypatch.undo()
+    assert store.load("k").record.fence == 7
