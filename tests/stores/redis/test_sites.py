@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -131,6 +132,29 @@ def test_tls(tls: str, key: str) -> None:
     with closing(open_store(tls.partition("?")[0])) as store:
         with pytest.raises(Misconfigured, match="certificate"):
             store.load(key)
+
+
+def test_client_with_a_certificate_of_its_own(tmp_path: Path, key: str) -> None:
+    """What a client needs for TLS is taken over from it, also the password of its key."""
+    shared(RedisServer)
+    certificate, secret = new_certificate(tmp_path)
+    locked = tmp_path / "locked.key"
+    lock = ["openssl", "rsa", "-aes128", "-passout", "pass:s3cret", "-in", secret, "-out", locked]
+    subprocess.run(lock, check=True, capture_output=True)
+    subprocess.run(["openssl", "rehash", tmp_path], check=True, capture_output=True)
+    port = free_port()
+    with RedisServer(
+        "--tls-port", str(port), "--tls-cert-file", str(certificate),
+        "--tls-key-file", str(secret), "--tls-ca-cert-file", str(certificate),
+        "--tls-auth-clients", "yes",
+    ):  # fmt: skip
+        client = redis.Redis(
+            host="127.0.0.1", port=port, ssl=True, ssl_ca_path=str(tmp_path),
+            ssl_certfile=str(certificate), ssl_keyfile=str(locked), ssl_password="s3cret",
+        )  # fmt: skip
+        assert client.ping()
+        check_both_faces(client, key)
+        client.close()
 
 
 def test_waiting_over_tls(tls: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
