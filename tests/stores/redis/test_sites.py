@@ -139,8 +139,10 @@ def test_client_with_a_certificate_of_its_own(tmp_path: Path, key: str) -> None:
     shared(RedisServer)
     certificate, secret = new_certificate(tmp_path)
     locked = tmp_path / "locked.key"
-    lock = ["openssl", "rsa", "-aes128", "-passout", "pass:s3cret", "-in", secret, "-out", locked]
-    subprocess.run(lock, check=True, capture_output=True)
+    with_password = ["openssl", "rsa", "-aes128", "-passout", "pass:s3cret"]
+    subprocess.run(
+        [*with_password, "-in", str(secret), "-out", str(locked)], check=True, capture_output=True
+    )
     subprocess.run(["openssl", "rehash", tmp_path], check=True, capture_output=True)
     port = free_port()
     with RedisServer(
