@@ -9,6 +9,7 @@ import stat
 import threading
 import time
 from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,36 @@ def test_a_disk_that_takes_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(StoreFull):
         store.swap("k", made.version, Record(8))
     assert store.load("k").record == Record(7)
+
+
+class _Late(BaseHTTPRequestHandler):
+    """What S3 answers to a request that it did not get in time."""
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        said = b"<Error><Code>RequestTimeout</Code><Message>x</Message></Error>"
+        self.send_response_only(400)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    do_GET = do_PUT
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+def test_what_s3_says_of_a_slow_request_may_pass() -> None:
+    """It has the status of a mistake, 400, and is none: who waits goes on trying."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Late) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        store = open_store(
+            f"s3://bucket/locks?region=eu-west-1&endpoint=http://127.0.0.1:{server.server_port}"
+            f"&access_key_id=a&secret_access_key=b"
+        )
+        with pytest.raises(OutcomeUnknown):
+            store.swap("k", None, Record(7))
+        server.shutdown()
 
 
 @pytest.mark.parametrize("step", ["replace", "fsync"])

@@ -29,6 +29,8 @@ _METADATA = re.compile(r"169\.254\.16|metadata\.google|latest/api/token")
 _NOT_SENT = re.compile(r"kind: Connect|dns error|tcp connect error")
 _NO_TIME = re.compile(r"MissingLastModified|[Ll]ast-?\s?[Mm]odified")
 _BUSY = {408, 429, 500, 502, 503, 504}
+# What S3 says with the status 400, and what may be otherwise the next time.
+_PASSING = {"RequestTimeout", "ExpiredToken"}
 
 
 def no_bucket(exc: Exception) -> bool:
@@ -71,7 +73,7 @@ def trouble(exc: Exception, where: str, *, writing: bool) -> HoldfastError:
         )
     if _NOT_SENT.search(text):
         return Unavailable(f"{where} cannot be reached ({why}).")
-    if status is not None and 400 <= status < 500 and status not in _BUSY:
+    if status is not None and 400 <= status < 500 and not _may_pass(status, text):
         return Misconfigured(f"{where} refused a request ({why}).")
     if writing:
         return OutcomeUnknown(f"{where} gave no answer that says whether it wrote ({why}).")
@@ -86,6 +88,11 @@ def from_obstore(exc: Exception) -> bool:
 def _status(text: str) -> int | None:
     found = _STATUS.search(text)
     return int(found[1]) if found else None
+
+
+def _may_pass(status: int, text: str) -> bool:
+    code = _CODE.search(text)
+    return status in _BUSY or (code is not None and code[1] in _PASSING)
 
 
 def _summary(text: str) -> str:
