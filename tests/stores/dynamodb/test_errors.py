@@ -153,6 +153,17 @@ def test_unprocessed_keys_are_not_taken_for_missing() -> None:
 # --- bad input ------------------------------------------------------------------------------
 
 
+def test_secret_of_an_endpoint_is_not_shown() -> None:
+    """Not even the address that is to be checked shows a password."""
+    store = open_store(
+        "dynamodb://locks?region=eu-west-1&endpoint_url=http://me:s3cret@127.0.0.1:1"
+    )
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1") as caught:
+        store.load("k")
+    assert "s3cret" not in str(caught.value)
+    store.close()
+
+
 def test_missing_table(any_lab: Lab) -> None:
     """It is not made behind one's back; the error says how to make it."""
     store = any_lab.open(any_lab.new_table())
