@@ -20,7 +20,7 @@ import holdfast
 from holdfast import aio
 from holdfast.core.contract import Swapped
 from holdfast.core.records import Record
-from holdfast.errors import BadURL, ClientForked
+from holdfast.errors import BadURL, ClientForked, Misconfigured
 from holdfast.stores.registry import open_store
 from holdfast.stores.sql import SQLStore
 from holdfast.stores.threaded import ThreadedStore
@@ -156,6 +156,30 @@ def test_application_engine_for_asyncio(server: Server) -> None:
     assert isinstance(open_store(pool).to_async(), ThreadedStore)
     asyncio.run(use(pool))
     pool.dispose()
+
+
+def test_application_engine_without_a_way_to_renew(server: Server) -> None:
+    """What cannot be renewed is not granted; an engine for renewals helps."""
+    table = server.new_table()
+    server.open(query=f"table={table}").setup()
+    user = server.new_user(f"SELECT, INSERT, UPDATE, DELETE ON {table}")
+    address, secret = server.url(user=user).partition(":")[2], {"password": "s3cret"}
+
+    async def run() -> None:
+        engine = create_async_engine(
+            ASYNC_DRIVERS[server.kind] + ":" + address, connect_args=secret
+        )
+        async with aio.connect(engine, table=table) as locks:
+            with pytest.raises(Misconfigured, match="sync_engine"):
+                await locks.acquire("k")
+        blocking = create_engine(server.driver_url(user=user), connect_args=secret)
+        async with aio.connect(engine, table=table, sync_engine=blocking) as locks:
+            async with locks.acquire("k") as lease:
+                await lease.renew()
+        await engine.dispose()
+        blocking.dispose()
+
+    asyncio.run(run())
 
 
 def test_other_objects_are_refused(server: Server) -> None:
