@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.pool import NullPool
 
 from holdfast.core.contract import Entry
 from holdfast.errors import Misconfigured
 from holdfast.stores.registry import open_store
 from tests.engines.base import require
 from tests.engines.mariadb import MariaDB
+from tests.engines.shared import shared
 from tests.engines.tls import new_certificate
 
 
@@ -79,3 +82,27 @@ def test_certificate_that_is_not_there(folder: Path) -> None:
     """A file that cannot be read is told at once, by its name."""
     with pytest.raises(Misconfigured, match="nothing"):
         open_store(f"mysql://u@127.0.0.1:1/db?ssl_ca={folder}/nothing.pem")
+
+
+@pytest.mark.parametrize("face", ["sync", "async"])
+def test_server_without_tls(folder: Path, face: str) -> None:
+    """Nothing is said in clear to a server that should speak TLS and does not."""
+    new_certificate(folder, "wanted")
+    url = shared(MariaDB).url(query=f"ssl_ca={folder}/wanted.pem")
+    with pytest.raises(Misconfigured, match=r"TLS|SSL"):
+        load(url, face)
+
+
+def test_login_that_the_driver_does_not_know() -> None:
+    """That does not get better by trying again either. (Here it is aiomysql that does not.)"""
+    server = shared(MariaDB)
+    root = create_engine(server.url("mysql+pymysql"), poolclass=NullPool)
+    with root.connect() as connection:
+        connection.execute(text("INSTALL SONAME 'auth_ed25519'"))
+        try:
+            connection.execute(text("CREATE USER ed IDENTIFIED VIA ed25519 USING PASSWORD('x')"))
+            with pytest.raises(Misconfigured, match="ed25519"):
+                load(server.url(user="ed", password="x"), "async")
+        finally:
+            connection.execute(text("DROP USER IF EXISTS ed"))
+            connection.execute(text("UNINSTALL SONAME 'auth_ed25519'"))

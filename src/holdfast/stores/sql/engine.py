@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
-from sqlalchemy import URL, Engine, create_engine
+from sqlalchemy import URL, Engine, create_engine, event
 from sqlalchemy import exc as sa
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -20,7 +20,7 @@ from holdfast.errors import BadOption, BadURL, MissingDriver
 from holdfast.stores.sql.dialect import Dialect, Table
 from holdfast.stores.sql.mysql import MySQLDialect
 from holdfast.stores.sql.postgres import PostgreSQLDialect
-from holdfast.stores.sql.tls import tls_of
+from holdfast.stores.sql.tls import check_encrypted, tls_of
 from holdfast.stores.url import StoreURL, redact
 
 Wakeup = Literal["auto", "poll"]
@@ -125,9 +125,12 @@ def asyncio_engine(url: URL, options: Options) -> AsyncEngine:
     _, driver, extra = DRIVERS[family]
     url, arguments = _arguments(url, options)
     try:
-        return create_async_engine(url.set(drivername=f"{family}+{driver}"), **arguments)
+        engine = create_async_engine(url.set(drivername=f"{family}+{driver}"), **arguments)
     except ImportError as exc:
         raise _missing(family, extra, exc) from exc
+    if "ssl" in arguments["connect_args"]:
+        event.listen(engine.sync_engine, "connect", check_encrypted)
+    return engine
 
 
 def _missing(family: str, extra: str, exc: ImportError) -> MissingDriver:

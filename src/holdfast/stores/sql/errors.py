@@ -162,6 +162,9 @@ MYSQL_CODES: Mapping[Code, Meaning] = {
     1792: _READ_ONLY,
     1836: _READ_ONLY,
     1969: _NOT_NOW,
+    2026: Meaning(Misconfigured),  # the driver's own: there is no TLS here, and it is asked for
+    2059: Meaning(Misconfigured),  # a way to log in that the driver does not know
+    2061: Meaning(Misconfigured),
     3024: _NOT_NOW,
     3572: _NOT_NOW,
     3819: _OTHER_TABLE,
