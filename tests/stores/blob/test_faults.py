@@ -88,24 +88,29 @@ def test_a_lease_survives_lost_replies(kind: str, tmp_path: Path) -> None:
             assert lease.release() is True
 
 
+def retrying(server: Azurite, proxy: Proxy, times: int) -> AzureStore:
+    """A store of an application's that tries again by itself."""
+    soon = timedelta(milliseconds=20)
+    return AzureStore(
+        "locks",
+        prefix=unique(),
+        account_name=ACCOUNT,
+        account_key=ACCOUNT_KEY,
+        endpoint=server.endpoint.replace(str(server.port), str(proxy.port)),
+        client_options={"allow_http": True, "timeout": "2s"},
+        retry_config={
+            "max_retries": times,
+            "backoff": {"init_backoff": soon, "max_backoff": soon},
+        },
+    )
+
+
 def test_a_write_that_obstore_sends_twice_is_our_own() -> None:
     """Below us a write is tried again whose first try was done: that is no conflict."""
-    server, soon = shared(Azurite), timedelta(milliseconds=20)
+    server = shared(Azurite)
     server.create_container("locks")
     with Proxy(server.port) as proxy:
-        retrying = AzureStore(
-            "locks",
-            prefix=unique(),
-            account_name=ACCOUNT,
-            account_key=ACCOUNT_KEY,
-            endpoint=server.endpoint.replace(str(server.port), str(proxy.port)),
-            client_options={"allow_http": True, "timeout": "2s"},
-            retry_config={
-                "max_retries": 30,
-                "backoff": {"init_backoff": soon, "max_backoff": soon},
-            },
-        )
-        store = open_store(retrying)
+        store = open_store(retrying(server, proxy, 30))
         version = None
         for fence in (1, 2, 3):
             proxy.mode = "reset replies"
@@ -114,6 +119,30 @@ def test_a_write_that_obstore_sends_twice_is_our_own() -> None:
             assert isinstance(outcome, Swapped)
             version = outcome.version
             assert store.load("k").version == version
+
+
+class OneWrite(Proxy):
+    """Loses the reply to the first write, and those to all reads after it."""
+
+    writes = 0
+
+    def count(self, data: bytes) -> int:
+        self.writes += data.startswith(b"PUT ")
+        lost = self.writes == 1 or (self.writes > 1 and data.startswith(b"GET "))
+        self.mode = "reset replies" if lost else "pass"
+        return super().count(data)
+
+
+def test_a_write_that_is_sent_twice_and_cannot_be_looked_at() -> None:
+    """What refused the second try may be the first one: that is unknown, and not undone."""
+    server = shared(Azurite)
+    server.create_container("locks")
+    with OneWrite(server.port) as proxy:
+        store = open_store(retrying(server, proxy, 2))
+        with pytest.raises(OutcomeUnknown):
+            store.swap("k", None, Record(7))
+        proxy.writes = 0
+        assert store.load("k").record.fence == 7
 
 
 def test_a_frozen_server_is_waited_for() -> None:
