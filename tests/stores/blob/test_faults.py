@@ -8,6 +8,7 @@ import os
 import stat
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -88,15 +89,14 @@ def test_a_lease_survives_lost_replies(kind: str, tmp_path: Path) -> None:
             assert lease.release() is True
 
 
-def retrying(server: Azurite, proxy: Proxy, times: int) -> AzureStore:
+def retrying(server: Azurite, port: int, times: int) -> AzureStore:
     """A store of an application's that tries again by itself."""
     soon = timedelta(milliseconds=20)
     return AzureStore(
         "locks",
-        prefix=unique(),
         account_name=ACCOUNT,
         account_key=ACCOUNT_KEY,
-        endpoint=server.endpoint.replace(str(server.port), str(proxy.port)),
+        endpoint=server.endpoint.replace(str(server.port), str(port)),
         client_options={"allow_http": True, "timeout": "2s"},
         retry_config={
             "max_retries": times,
@@ -110,7 +110,7 @@ def test_a_write_that_obstore_sends_twice_is_our_own() -> None:
     server = shared(Azurite)
     server.create_container("locks")
     with Proxy(server.port) as proxy:
-        store = open_store(retrying(server, proxy, 30))
+        store = open_store(retrying(server, proxy.port, 30), prefix=unique())
         version = None
         for fence in (1, 2, 3):
             proxy.mode = "reset replies"
@@ -138,11 +138,26 @@ def test_a_write_that_is_sent_twice_and_cannot_be_looked_at() -> None:
     server = shared(Azurite)
     server.create_container("locks")
     with OneWrite(server.port) as proxy:
-        store = open_store(retrying(server, proxy, 2))
+        store = open_store(retrying(server, proxy.port, 2), prefix=unique())
         with pytest.raises(OutcomeUnknown):
             store.swap("k", None, Record(7))
         proxy.writes = 0
         assert store.load("k").record.fence == 7
+
+
+def test_a_write_that_is_sent_again_to_nobody() -> None:
+    """That the last try found nobody says nothing of the first one, which was carried out."""
+    server = shared(Azurite)
+    server.create_container("locks")
+    with ThreadPoolExecutor(1) as pool:
+        with Proxy(server.port) as proxy:
+            store, prefix = retrying(server, proxy.port, 2), unique()
+            direct = open_store(retrying(server, server.port, 2), prefix=prefix)
+            proxy.mode = "drop replies"
+            writing = pool.submit(open_store(store, prefix=prefix).swap, "k", None, Record(7))
+            until(lambda: direct.load("k").record.fence == 7)
+        with pytest.raises(OutcomeUnknown):
+            writing.result(30)
 
 
 def test_a_frozen_server_is_waited_for() -> None:

@@ -27,6 +27,7 @@ _TIME = re.compile(r"Time:(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z)")
 _METADATA = re.compile(r"169\.254\.16|metadata\.google|latest/api/token")
 # It did not get as far as a connection, so nothing was asked of the service.
 _NOT_SENT = re.compile(r"kind: Connect|dns error|tcp connect error")
+_TRIED_AGAIN = re.compile(r"\bretries: [1-9]")
 _NO_TIME = re.compile(r"MissingLastModified|[Ll]ast-?\s?[Mm]odified")
 _BUSY = {408, 429, 500, 502, 503, 504}
 # What S3 says with the status 400, and what may be otherwise the next time.
@@ -46,6 +47,15 @@ def time_in(exc: Exception) -> datetime | None:
 
 def trouble(exc: Exception, where: str, *, writing: bool) -> HoldfastError:
     """What to raise instead. `where` names the store, without secrets."""
+    found = _last_try(exc, where, writing=writing)
+    # A store of an application's may try again by itself. What the last try met says nothing of
+    # those before.
+    if writing and _TRIED_AGAIN.search(str(exc)):
+        return OutcomeUnknown(str(found))
+    return found
+
+
+def _last_try(exc: Exception, where: str, *, writing: bool) -> HoldfastError:
     text = str(exc)
     why = _summary(text)
     if no_bucket(exc):
