@@ -11,7 +11,7 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import pytest
 
@@ -110,7 +110,7 @@ class Engine(ABC):
             self._end(signal.SIGKILL)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def __enter__(self) -> Engine:
+    def __enter__(self) -> Self:
         self.start()
         return self
 

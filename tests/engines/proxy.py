@@ -48,6 +48,10 @@ class Proxy:
         """How many requests there are in what a client sent at once."""
         return 1
 
+    def lead_to(self, target: int) -> None:
+        """From now on, lead new connections elsewhere."""
+        self._target = target
+
     def cut(self) -> None:
         """Reset every connection."""
         self._loop.call_soon_threadsafe(self._abort_all)

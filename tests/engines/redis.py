@@ -172,11 +172,11 @@ class ClusterNode(RedisServer):
 
     def __init__(self) -> None:
         super().__init__()
-        self._bus = free_port()
+        self.bus_port = free_port()
 
     def command(self) -> list[str]:
         return [
-            *super().command(), "--cluster-enabled", "yes", "--cluster-port", str(self._bus),
+            *super().command(), "--cluster-enabled", "yes", "--cluster-port", str(self.bus_port),
             "--cluster-node-timeout", "1000",
         ]  # fmt: skip
 
@@ -200,6 +200,18 @@ class RedisCluster:
         hosts = [f"127.0.0.1:{node.port}" for node in self.nodes]
         create = ["redis-cli", "--cluster", "create", *hosts, "--cluster-yes"]
         subprocess.run(create, check=True, stdout=subprocess.DEVNULL)
+        self._come_together()
+
+    def grow(self) -> None:
+        """Add a master that has no slots yet."""
+        new = ClusterNode()
+        new.start()
+        self.nodes.append(new)
+        with client(self.nodes[0].port) as redis:
+            redis.execute_command("CLUSTER MEET", "127.0.0.1", new.port, new.bus_port)
+        self._come_together()
+
+    def _come_together(self) -> None:
         ends_at = time.monotonic() + 30
         while not all(self._knows_all(node) for node in self.nodes):
             assert time.monotonic() < ends_at, "the cluster does not come together"
@@ -211,7 +223,8 @@ class RedisCluster:
                 info = redis.execute_command("CLUSTER", "INFO")
         except RedisError:
             return False
-        return b"cluster_state:ok" in info and b"cluster_known_nodes:3" in info
+        known = b"cluster_known_nodes:%d" % len(self.nodes)
+        return b"cluster_state:ok" in info and known in info
 
     def stop(self) -> None:
         """End them all."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 
 import pytest
 
 from holdfast.core.contract import Entry, exactly
 from holdfast.core.records import EMPTY, Holder, Record
+from holdfast.errors import Unavailable
 from holdfast.stores import crowd as crowds
 from holdfast.stores.crowd import Crowd
+from holdfast.stores.poller import Naps, Poller
 from holdfast.stores.wakeups import Sleeper, glimpse, lets_in
 
 
@@ -150,3 +154,26 @@ def test_what_was_learnt_is_forgotten(draws: Callable[[float], None]) -> None:
     draws(1.0)
     assert not answers(crowd, now=crowds.GOOD_FOR_S)
     assert answers(crowd, now=3 * crowds.GOOD_FOR_S)
+
+
+# --- looking for those who sleep --------------------------------------------------------------
+
+
+def test_a_store_in_trouble_is_not_looked_at_more_often() -> None:
+    """Whoever sleeps is let look for themselves; and the next look comes later, not sooner."""
+    looks: list[float] = []
+
+    def turns(keys: object) -> dict[str, object]:
+        looks.append(time.monotonic())
+        raise Unavailable
+
+    poller = Poller(turns, lets_in, Naps(first_s=0.01, longest_s=0.5))
+    ends_at = time.monotonic() + 2
+    while time.monotonic() < ends_at:
+        rung = threading.Event()
+        one = Sleeper("k", 1, "t", rung.set)
+        poller.add(one)
+        assert rung.wait(5)
+        poller.discard(one)
+    poller.close()
+    assert 2 < len(looks) < 40

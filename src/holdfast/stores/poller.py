@@ -141,9 +141,11 @@ class Poller:
         try:
             seen = self._turns(keys)
         except HoldfastError:
-            # The sleepers meet the same trouble, and report it, when they look themselves.
+            # The sleepers meet the same trouble, and report it, when they look themselves. A store
+            # that has too much to do must not be asked the more often for it.
             for key in keys:
-                self._ring(key, self.sleepers.sleepers(key))
+                for sleeper in self.sleepers.sleepers(key):
+                    sleeper.ring()
             return
         for key in keys:
             sight = seen.get(key)

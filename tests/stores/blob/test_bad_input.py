@@ -304,3 +304,10 @@ def test_open_stores_are_adopted(tmp_path: Path) -> None:
     assert store.path == tmp_path
     with pytest.raises(BadOption):
         open_store(S3Store("bucket"), region="x")
+
+
+def test_upper_case_in_a_bucket() -> None:
+    """Old buckets on S3 may have it, and the one in lower case is somebody else's."""
+    store = open_store("s3://Old-Bucket/locks?region=us-east-1&access_key_id=a&secret_access_key=b")
+    assert isinstance(store, BlobStore)
+    assert store.place.store.config["bucket"] == "Old-Bucket"

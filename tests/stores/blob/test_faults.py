@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import stat
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -86,24 +89,28 @@ def test_a_lease_survives_lost_replies(kind: str, tmp_path: Path) -> None:
             assert lease.release() is True
 
 
+def retrying(server: Azurite, port: int, times: int) -> AzureStore:
+    """A store of an application's that tries again by itself."""
+    soon = timedelta(milliseconds=20)
+    return AzureStore(
+        "locks",
+        account_name=ACCOUNT,
+        account_key=ACCOUNT_KEY,
+        endpoint=server.endpoint.replace(str(server.port), str(port)),
+        client_options={"allow_http": True, "timeout": "2s"},
+        retry_config={
+            "max_retries": times,
+            "backoff": {"init_backoff": soon, "max_backoff": soon},
+        },
+    )
+
+
 def test_a_write_that_obstore_sends_twice_is_our_own() -> None:
     """Below us a write is tried again whose first try was done: that is no conflict."""
-    server, soon = shared(Azurite), timedelta(milliseconds=20)
+    server = shared(Azurite)
     server.create_container("locks")
     with Proxy(server.port) as proxy:
-        retrying = AzureStore(
-            "locks",
-            prefix=unique(),
-            account_name=ACCOUNT,
-            account_key=ACCOUNT_KEY,
-            endpoint=server.endpoint.replace(str(server.port), str(proxy.port)),
-            client_options={"allow_http": True, "timeout": "2s"},
-            retry_config={
-                "max_retries": 30,
-                "backoff": {"init_backoff": soon, "max_backoff": soon},
-            },
-        )
-        store = open_store(retrying)
+        store = open_store(retrying(server, proxy.port, 30), prefix=unique())
         version = None
         for fence in (1, 2, 3):
             proxy.mode = "reset replies"
@@ -112,6 +119,45 @@ def test_a_write_that_obstore_sends_twice_is_our_own() -> None:
             assert isinstance(outcome, Swapped)
             version = outcome.version
             assert store.load("k").version == version
+
+
+class OneWrite(Proxy):
+    """Loses the reply to the first write, and those to all reads after it."""
+
+    writes = 0
+
+    def count(self, data: bytes) -> int:
+        self.writes += data.startswith(b"PUT ")
+        lost = self.writes == 1 or (self.writes > 1 and data.startswith(b"GET "))
+        self.mode = "reset replies" if lost else "pass"
+        return super().count(data)
+
+
+def test_a_write_that_is_sent_twice_and_cannot_be_looked_at() -> None:
+    """What refused the second try may be the first one: that is unknown, and not undone."""
+    server = shared(Azurite)
+    server.create_container("locks")
+    with OneWrite(server.port) as proxy:
+        store = open_store(retrying(server, proxy.port, 2), prefix=unique())
+        with pytest.raises(OutcomeUnknown):
+            store.swap("k", None, Record(7))
+        proxy.writes = 0
+        assert store.load("k").record.fence == 7
+
+
+def test_a_write_that_is_sent_again_to_nobody() -> None:
+    """That the last try found nobody says nothing of the first one, which was carried out."""
+    server = shared(Azurite)
+    server.create_container("locks")
+    with ThreadPoolExecutor(1) as pool:
+        with Proxy(server.port) as proxy:
+            store, prefix = retrying(server, proxy.port, 2), unique()
+            direct = open_store(retrying(server, server.port, 2), prefix=prefix)
+            proxy.mode = "drop replies"
+            writing = pool.submit(open_store(store, prefix=prefix).swap, "k", None, Record(7))
+            until(lambda: direct.load("k").record.fence == 7)
+        with pytest.raises(OutcomeUnknown):
+            writing.result(30)
 
 
 def test_a_frozen_server_is_waited_for() -> None:
@@ -196,3 +242,53 @@ def test_a_disk_that_takes_a_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(StoreFull):
         store.swap("k", made.version, Record(8))
     assert store.load("k").record == Record(7)
+
+
+class _Late(BaseHTTPRequestHandler):
+    """What S3 answers to a request that it did not get in time."""
+
+    def do_PUT(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        said = b"<Error><Code>RequestTimeout</Code><Message>x</Message></Error>"
+        self.send_response_only(400)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    do_GET = do_PUT
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+def test_what_s3_says_of_a_slow_request_may_pass() -> None:
+    """It has the status of a mistake, 400, and is none: who waits goes on trying."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Late) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        store = open_store(
+            f"s3://bucket/locks?region=eu-west-1&endpoint=http://127.0.0.1:{server.server_port}"
+            f"&access_key_id=a&secret_access_key=b"
+        )
+        with pytest.raises(OutcomeUnknown):
+            store.swap("k", None, Record(7))
+        server.shutdown()
+
+
+@pytest.mark.parametrize("step", ["replace", "fsync"])
+def test_a_file_server_that_fails_at_the_last_step(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record may be in place though the answer was an error: that is unknown, not undone."""
+    store = open_store(f"file://{tmp_path}", fsync=True)
+    usual: Any = getattr(os, step)
+
+    def fails_afterwards(what: Any, *more: Any) -> None:
+        usual(what, *more)
+        if step == "replace" or stat.S_ISDIR(os.fstat(what).st_mode):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, step, fails_afterwards)
+    with pytest.raises(OutcomeUnknown):
+        store.swap("k", None, Record(7))
+    monkeypatch.undo()
+    assert store.load("k").record.fence == 7

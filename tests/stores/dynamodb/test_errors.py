@@ -116,6 +116,18 @@ def test_failed_beat_is_tried_again() -> None:
         assert lease.release() is True
 
 
+def test_forbidden_after_a_lost_reply_is_unknown() -> None:
+    """Whatever the second attempt was told: the first one may have been carried out."""
+    refused = (400, "AccessDeniedException", "not any more")
+    with told((0, "", ""), refused) as service:
+        config = boto3.session.Config(retries={"max_attempts": 2, "mode": "standard"})
+        client = session().client("dynamodb", endpoint_url=service.endpoint, config=config)
+        store = open_store(client, table="locks")
+        with pytest.raises(OutcomeUnknown, match="not any more"):
+            store.swap("k", None, Record(1))
+        client.close()
+
+
 def test_refused_after_a_lost_reply_is_unknown() -> None:
     """A client that tries again by itself may have been lucky before it was refused."""
     with told((0, "", ""), THROTTLED, THROTTLED) as service:
@@ -139,6 +151,17 @@ def test_unprocessed_keys_are_not_taken_for_missing() -> None:
 
 
 # --- bad input ------------------------------------------------------------------------------
+
+
+def test_secret_of_an_endpoint_is_not_shown() -> None:
+    """Not even the address that is to be checked shows a password."""
+    store = open_store(
+        "dynamodb://locks?region=eu-west-1&endpoint_url=http://me:s3cret@127.0.0.1:1"
+    )
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1") as caught:
+        store.load("k")
+    assert "s3cret" not in str(caught.value)
+    store.close()
 
 
 def test_missing_table(any_lab: Lab) -> None:

@@ -6,20 +6,23 @@ import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.config import Config
+from botocore.exceptions import SSLError
 
 import holdfast
 from holdfast import aio
 from holdfast.core.contract import Swapped
 from holdfast.core.records import Record
-from holdfast.errors import LeaseLost, OutcomeUnknown, Unavailable
+from holdfast.errors import LeaseLost, Misconfigured, OutcomeUnknown, Unavailable
 from holdfast.stores.dynamodb import DynamoDBStore
 from holdfast.sync import Lease, Locks
 from tests.engines.dynamodb import DynamoDBLocal, session
 from tests.engines.proxy import Mode, Proxy
+from tests.engines.tls import TLSFront, new_certificate
 from tests.helpers import until
 from tests.stores.dynamodb.lab import Lab
 
@@ -74,6 +77,31 @@ def test_half_a_reply(any_lab: Lab, whose: str) -> None:
             store.swap("k", None, Record(8))
         proxy.mode = "pass"
         assert store.load("k").record.fence == 7
+
+
+def test_reply_that_is_no_tls(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write whose reply is damaged is unknown, and not for a lack of trust undone."""
+    table = lab.store().table.name
+    certificate = new_certificate(tmp_path)
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate.public))
+    with TLSFront(int(lab.endpoint.rpartition(":")[2]), certificate) as front:
+        store = lab.open(table, endpoint_url=f"https://127.0.0.1:{front.port}", timeout_s=5)
+        store.load("k")
+        front.damaged = True
+        with pytest.raises(OutcomeUnknown) as caught:
+            store.swap("k", None, Record(7))
+        assert isinstance(caught.value.__cause__, SSLError)
+        with pytest.raises(Unavailable):
+            store.load("k")
+        assert lab.open(table).load("k").record.fence == 7
+
+
+def test_certificate_that_is_not_trusted(lab: Lab, tmp_path: Path) -> None:
+    """That does not get better by trying again; and nothing was written."""
+    with TLSFront(1, new_certificate(tmp_path)) as front:
+        store = lab.open("locks", endpoint_url=f"https://127.0.0.1:{front.port}")
+        with pytest.raises(Misconfigured, match="certificate"):
+            store.swap("k", None, Record(7))
 
 
 @pytest.mark.parametrize("mode", ["drop requests", "drop replies"])

@@ -12,7 +12,8 @@ from holdfast.core.commands import Claim, Free, Freed, Granted, Renew
 from holdfast.stores.redis.layout import Names
 from holdfast.stores.redis.routing import slot_of
 from holdfast.stores.registry import open_store
-from tests.engines.redis import RedisCluster, client
+from tests.engines.base import require
+from tests.engines.redis import RedisCluster, RedisServer, client
 from tests.engines.shared import shared
 
 CLAIM = Claim("t" * 32, "o", "exclusive", 60_000_000)
@@ -21,7 +22,7 @@ CLAIM = Claim("t" * 32, "o", "exclusive", 60_000_000)
 class Move:
     """One slot on its way from a master to another, step by step."""
 
-    def __init__(self, cluster: RedisCluster, key: str) -> None:
+    def __init__(self, cluster: RedisCluster, key: str, *, to_newest: bool = False) -> None:
         self.name = Names("holdfast").record(key)
         self.slot = slot_of(self.name)
         self._clients: list[Any] = [client(node.port) for node in cluster.nodes]
@@ -29,8 +30,8 @@ class Move:
         slots: Any = self._clients[0].execute_command("CLUSTER SLOTS")
         (owner,) = [row[2][1] for row in slots if row[0] <= self.slot <= row[1]]
         self._from = self._clients[ports.index(owner)]
-        self._to = self._clients[(ports.index(owner) + 1) % 3]
-        self._to_port = ports[(ports.index(owner) + 1) % 3]
+        to = -1 if to_newest else (ports.index(owner) + 1) % 3
+        self._to, self._to_port = self._clients[to], ports[to]
 
     def begin(self) -> None:
         """From now on, what is not there any more is asked for at the other one."""
@@ -85,6 +86,51 @@ def test_slot_moves_while_a_lock_is_held(face: str, key: str) -> None:
         asyncio.run(run(_Awaited(store)))
 
 
+@pytest.mark.parametrize("face", ["sync", "async"])
+def test_slot_moves_while_a_lock_is_looked_at(face: str, key: str) -> None:
+    """Looks and listings find a lock where it is, before, while and after it moves."""
+    cluster = shared(RedisCluster)
+    move = Move(cluster, key)
+
+    async def run(store: Any) -> None:
+        await store.apply(key, CLAIM, "a")
+        for step in (None, move.begin, move.move, move.end):
+            if step is not None:
+                step()
+            assert (await store.load(key)).record.holders
+            assert [name for name, _ in (await store.scan(key, None, 10)).entries] == [key]
+
+    async def through_the_loop() -> None:
+        store = open_store(cluster.url).to_async()
+        await run(store)
+        await store.close()
+
+    if face == "async":
+        asyncio.run(through_the_loop())
+        return
+    with closing(open_store(cluster.url)) as store:
+        asyncio.run(run(_Awaited(store)))
+
+
+def test_lock_on_a_new_master_is_listed(key: str) -> None:
+    """Whoever has not heard yet of a new master lists the locks there all the same."""
+    require(RedisServer)
+    cluster = RedisCluster()
+    cluster.start()
+    try:
+        with closing(open_store(cluster.url)) as store:
+            store.apply(key, CLAIM, "a")
+            assert [name for name, _ in store.scan(key, None, 10).entries] == [key]
+            cluster.grow()
+            move = Move(cluster, key, to_newest=True)
+            move.begin()
+            move.move()
+            move.end()
+            assert [name for name, _ in store.scan(key, None, 10).entries] == [key]
+    finally:
+        cluster.stop()
+
+
 class _Awaited:
     """A blocking store whose calls are awaited."""
 
@@ -96,3 +142,6 @@ class _Awaited:
 
     async def load(self, key: str) -> Any:
         return self._store.load(key)
+
+    async def scan(self, *args: Any) -> Any:
+        return self._store.scan(*args)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
@@ -205,6 +207,24 @@ def test_idle_connections_are_not_trusted_after_a_restart(victim: RedisServer, k
         victim.restart()
         time.sleep(0.6)
         assert isinstance(store.apply(key, CLAIM, "c").verdict, Granted)
+
+
+def test_idle_connections_of_a_process_with_many_files(victim: RedisServer, key: str) -> None:
+    """They are used again, although `select` cannot look at files with such high numbers."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    with ExitStack() as files:
+        files.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        nowhere = files.enter_context(open(os.devnull, "rb"))  # noqa: PTH123
+        for _ in range(1100):
+            files.callback(os.close, os.dup(nowhere.fileno()))
+        redis = files.enter_context(client(victim.port))
+        store = files.enter_context(closing(open_store(victim.url)))
+        store.apply(key, CLAIM, "b")
+        before = redis.info("stats")["total_connections_received"]
+        time.sleep(0.6)
+        store.apply(key, CLAIM, "c")
+        assert redis.info("stats")["total_connections_received"] == before
 
 
 def test_killed_server_is_unavailable(victim: RedisServer, key: str) -> None:

@@ -11,6 +11,7 @@ from contextlib import closing
 import pytest
 
 import holdfast
+from holdfast.core.commands import Claim, Free
 from holdfast.stores.redis import RedisStore
 from holdfast.stores.redis.layout import Names
 from holdfast.stores.redis.listen import Bells, sleeper_for
@@ -147,6 +148,25 @@ def test_interrupt_while_one_reads(server: RedisServer, key: str) -> None:
         lease = locks.acquire(key)
         threading.Timer(0.3, lease.release).start()
         locks.acquire(key, timeout=30).release()
+
+
+def test_news_of_before_the_subscription(store: RedisStore, key: str) -> None:
+    """Who comes late with an old version is rung by what was seen when the channel was new."""
+    claim = Claim("t" * 32, "o", "exclusive", LONG)
+    store.apply(key, claim, "a")
+    old = store.load(key).version
+    store.apply(key, Free(claim.token), "b")
+    now = store.load(key).version
+    first = threading.Thread(target=store.wait, args=(key, now, "a", 5_000_000))
+    first.start()
+    bells = store._listener.bells
+    until(lambda: key in bells._channels and bells._channels[key].last == now)
+    rung = threading.Event()
+    late = store.sleep(key, old, "b", rung.set)
+    assert rung.wait(3)
+    store.unsleep(late)
+    store.close()
+    first.join()
 
 
 def test_old_news_ring_nobody() -> None:

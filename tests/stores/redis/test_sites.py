@@ -29,6 +29,7 @@ from holdfast.stores.url import parse
 from tests.engines.base import free_port
 from tests.engines.redis import RedisCluster, RedisServer, SentinelSetup
 from tests.engines.shared import shared
+from tests.engines.tls import new_certificate
 from tests.helpers import until
 
 
@@ -115,13 +116,7 @@ def test_unix_socket(tmp_path: Path, key: str) -> None:
 def tls(tmp_path: Path) -> Iterator[str]:
     """A server that speaks TLS only, with a certificate of its own; its URL."""
     shared(RedisServer)
-    certificate, secret = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = [
-        "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
-        "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1",
-        "-out", str(certificate), "-keyout", str(secret),
-    ]  # fmt: skip
-    subprocess.run(command, check=True, capture_output=True)
+    certificate, secret = new_certificate(tmp_path)
     port = free_port()
     with RedisServer(
         "--tls-port", str(port), "--tls-cert-file", str(certificate),
@@ -137,6 +132,31 @@ def test_tls(tls: str, key: str) -> None:
     with closing(open_store(tls.partition("?")[0])) as store:
         with pytest.raises(Misconfigured, match="certificate"):
             store.load(key)
+
+
+def test_client_with_a_certificate_of_its_own(tmp_path: Path, key: str) -> None:
+    """What a client needs for TLS is taken over from it, also the password of its key."""
+    shared(RedisServer)
+    certificate, secret = new_certificate(tmp_path)
+    locked = tmp_path / "locked.key"
+    with_password = ["openssl", "rsa", "-aes128", "-passout", "pass:s3cret"]
+    subprocess.run(
+        [*with_password, "-in", str(secret), "-out", str(locked)], check=True, capture_output=True
+    )
+    subprocess.run(["openssl", "rehash", tmp_path], check=True, capture_output=True)
+    port = free_port()
+    with RedisServer(
+        "--tls-port", str(port), "--tls-cert-file", str(certificate),
+        "--tls-key-file", str(secret), "--tls-ca-cert-file", str(certificate),
+        "--tls-auth-clients", "yes",
+    ):  # fmt: skip
+        client = redis.Redis(
+            host="127.0.0.1", port=port, ssl=True, ssl_ca_path=str(tmp_path),
+            ssl_certfile=str(certificate), ssl_keyfile=str(locked), ssl_password="s3cret",
+        )  # fmt: skip
+        assert client.ping()
+        check_both_faces(client, key)
+        client.close()
 
 
 def test_waiting_over_tls(tls: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:

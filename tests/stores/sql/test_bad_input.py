@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 import holdfast
@@ -17,7 +19,9 @@ from holdfast.errors import (
     Unavailable,
 )
 from holdfast.stores.registry import open_store
-from tests.engines.base import free_port
+from tests.engines.base import free_port, require
+from tests.engines.mariadb import MariaDB
+from tests.engines.proxy import Proxy
 from tests.stores.sql.servers import Server
 
 
@@ -57,6 +61,17 @@ def test_nobody_listens(server: Server) -> None:
 def test_unknown_host(server: Server) -> None:
     """A host that cannot be found may be a passing trouble."""
     refuse(f"{server.kind}://u:s3cret@no.such.host.invalid/db", Unavailable)
+
+
+@pytest.mark.parametrize("name", ["authentication", "read-only", "certificates", "password-db"])
+def test_server_whose_name_sounds_like_trouble(name: str) -> None:
+    """What an error says is not what the server in it is called."""
+    refuse(f"postgresql:///db?host=/nowhere/{name}", Unavailable, name)
+
+
+def test_option_that_the_driver_does_not_know(server: Server) -> None:
+    """It will not be known later either."""
+    refuse(server.url(query="colour=red"), Misconfigured, "colour")
 
 
 def test_no_right_to_create(server: Server) -> None:
@@ -159,6 +174,26 @@ def test_read_only(server: Server) -> None:
     finally:
         if not server.is_postgres:
             server.run("SET GLOBAL read_only = 0")
+
+
+def test_name_that_stands_for_another_server_now() -> None:
+    """When the primary has changed, writes go to the new one as soon as the name leads there."""
+    require(MariaDB)
+    with MariaDB() as old, MariaDB() as new, Proxy(old.port) as name:
+        primaries = [Server("mysql", old), Server("mysql", new)]
+        for primary in primaries:
+            primary.run("CREATE USER app IDENTIFIED BY 's3cret'")
+            primary.run("GRANT ALL ON holdfast.* TO app")
+            primary.open().setup()
+        url = old.url(user="app", password="s3cret", port=str(name.port))
+        with closing(open_store(url)) as store:
+            store.swap("k", None, Record(1))
+            name.lead_to(new.port)
+            primaries[0].run("SET GLOBAL read_only = 1")
+            with pytest.raises(StoreReadOnly):
+                store.swap("l", None, Record(1))
+            assert isinstance(store.swap("l", None, Record(1)), Swapped)
+        assert primaries[1].run("SELECT `key` FROM holdfast_locks") == [("l",)]
 
 
 @pytest.mark.parametrize(

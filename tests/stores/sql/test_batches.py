@@ -167,6 +167,20 @@ def test_no_reply_to_the_second_look(mariadb: Server, monkeypatch: pytest.Monkey
         store.close()
 
 
+def test_second_look_that_is_refused(mariadb: Server) -> None:
+    """What was written stays unknown, and not undone, when nobody may look which it was."""
+    table = mariadb.new_table()
+    root = mariadb.open(query=f"table={table}")
+    versions = create(root, ["a", "b"])
+    rights = "key", "version", "turn", "mode", "owners", "fence", "expires_at"
+    columns = ", ".join(f"`{name}`" for name in rights)
+    user = mariadb.new_user(f"UPDATE, SELECT ({columns}) ON {table}")
+    store = mariadb.open(user=user, password="s3cret", query=f"table={table}")
+    swaps = [Swap("a", versions["a"], record(2)), Swap("b", 1, record(2))]
+    assert kinds(store.swap_many(swaps)) == [OutcomeUnknown, OutcomeUnknown]
+    assert root.load("a").record.fence == 2
+
+
 def test_overlapping_batches_in_opposite_order(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

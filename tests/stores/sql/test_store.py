@@ -20,7 +20,7 @@ import holdfast
 from holdfast import aio
 from holdfast.core.contract import Swapped
 from holdfast.core.records import Record
-from holdfast.errors import BadURL, ClientForked
+from holdfast.errors import BadURL, ClientForked, Misconfigured
 from holdfast.stores.registry import open_store
 from holdfast.stores.sql import SQLStore
 from holdfast.stores.threaded import ThreadedStore
@@ -65,6 +65,30 @@ def test_schema_and_table_of_ones_choosing(server: Server) -> None:
     assert isinstance(one.swap("k", None, Record(1)), Swapped)
     assert two.load("k").version is None
     assert server.run(f"SELECT count(*) FROM {schema}.{table}") == [(1,)]
+
+
+def test_keys_are_exact_whatever_the_encoding(postgres: Server) -> None:
+    """A user may have an encoding set that has not all characters."""
+    table = postgres.new_table()
+    postgres.open(query=f"table={table}").setup()
+    user = postgres.new_user(f"SELECT, INSERT, UPDATE, DELETE ON {table}")
+    postgres.run(f"ALTER ROLE {user} SET client_encoding = 'latin1'")
+    store = postgres.open(user=user, password="s3cret", query=f"table={table}")
+    for key in ("é", "e\u0301", "ж", "😀"):
+        assert isinstance(store.swap(key, None, Record(1)), Swapped)
+        assert postgres.run(f"SELECT count(*) FROM {table} WHERE key = :key", key=key) == [(1,)]
+
+
+def test_mode_of_the_server(mariadb: Server) -> None:
+    """A server may take an empty text for NULL; a free lock has no owners all the same."""
+    (mode,) = mariadb.run("SELECT @@GLOBAL.sql_mode")[0]
+    mariadb.run("SET GLOBAL sql_mode = 'EMPTY_STRING_IS_NULL,NO_BACKSLASH_ESCAPES'")
+    try:
+        store = mariadb.open(query=f"table={mariadb.new_table()}")
+        assert isinstance(store.swap("\\'", None, Record(1)), Swapped)
+        assert store.load("\\'").record == Record(1)
+    finally:
+        mariadb.run("SET GLOBAL sql_mode = :mode", mode=mode)
 
 
 def test_ddl_is_what_setup_runs(server: Server) -> None:
@@ -132,6 +156,30 @@ def test_application_engine_for_asyncio(server: Server) -> None:
     assert isinstance(open_store(pool).to_async(), ThreadedStore)
     asyncio.run(use(pool))
     pool.dispose()
+
+
+def test_application_engine_without_a_way_to_renew(server: Server) -> None:
+    """What cannot be renewed is not granted; an engine for renewals helps."""
+    table = server.new_table()
+    server.open(query=f"table={table}").setup()
+    user = server.new_user(f"SELECT, INSERT, UPDATE, DELETE ON {table}")
+    address, secret = server.url(user=user).partition(":")[2], {"password": "s3cret"}
+
+    async def run() -> None:
+        engine = create_async_engine(
+            ASYNC_DRIVERS[server.kind] + ":" + address, connect_args=secret
+        )
+        async with aio.connect(engine, table=table) as locks:
+            with pytest.raises(Misconfigured, match="sync_engine"):
+                await locks.acquire("k")
+        blocking = create_engine(server.driver_url(user=user), connect_args=secret)
+        async with aio.connect(engine, table=table, sync_engine=blocking) as locks:
+            async with locks.acquire("k") as lease:
+                await lease.renew()
+        await engine.dispose()
+        blocking.dispose()
+
+    asyncio.run(run())
 
 
 def test_other_objects_are_refused(server: Server) -> None:

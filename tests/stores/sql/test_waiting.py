@@ -25,6 +25,7 @@ from tests.conformance.sql_targets import SQLTarget
 from tests.engines.base import require
 from tests.engines.postgres import PgBouncer, PostgreSQL
 from tests.engines.proxy import Proxy
+from tests.helpers import until
 from tests.stores.sql.servers import Server
 
 # Each hand-over is a few milliseconds on a quiet machine; this only tells push from polling.
@@ -51,6 +52,27 @@ def test_push_is_prompt(postgres: Server) -> None:
     """On PostgreSQL a waiter has the lock soon after the release."""
     took = hand_over_times(postgres.url(), "prompt", 5)
     assert statistics.median(took) < SOON_S
+
+
+def test_release_of_before_the_bell(postgres: Server) -> None:
+    """Who has looked before notifications were heard, and sleeps after, does not miss a release."""
+    table = f"table={postgres.new_table()}"
+    holder, waiter = postgres.open(query=table), postgres.open(query=table)
+    held = holder.swap("k", None, Record(1))
+    assert isinstance(held, Swapped)
+    assert waiter.load("k").version == held.version
+    holder.swap("k", held.version, Record(2), ANYONE)
+    bell = waiter._bell
+    assert bell is not None
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(waiter.wait, "other", None, "a", 20 * SECOND)
+        until(lambda: bell.live)
+        rung = threading.Event()
+        sleeper = waiter.sleep("k", held.version, "b", rung.set)
+        assert rung.wait(3)
+        waiter.unsleep(sleeper)
+        waiter.close()
+        other.result(5)
 
 
 def test_polling_is_not_slow_at_first(mariadb: Server) -> None:
@@ -94,11 +116,12 @@ def sleeper(store: SQLStore, key: str, version: Any) -> Iterator[threading.Event
 
 
 def live_bell(store: SQLStore) -> Any:
-    """The store's bell, once it rings."""
+    """The store's bell, once it rings, for those who have looked since."""
     bell = store._bell
     assert bell is not None
     for _ in range(1000):
         if bell.live:
+            bell._trusted_at = 0.0
             return bell
         time.sleep(0.01)
     raise AssertionError("the bell is not live")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from obstore.exceptions import BaseError
@@ -92,7 +93,7 @@ def open_place(url: StoreURL, given: dict[str, Any]) -> tuple[Place, Settings]:
     if scheme == "file":
         return _open_folder(url, settings, options), settings
     kind, example = _BUCKETS[scheme]
-    bucket = url.user if scheme == "az" and url.user else url.host
+    bucket = url.user if scheme == "az" and url.user else _as_written(url)
     if not bucket or url.password or url.port:
         raise BadURL(f"A blob store is named by its bucket, as in {example}")
     if scheme == "az" and url.user:
@@ -101,6 +102,11 @@ def open_place(url: StoreURL, given: dict[str, Any]) -> tuple[Place, Settings]:
     where = f"{scheme}://{bucket}/{prefix}"
     store = _open_bucket(kind, bucket, settings, options, where)
     return Place(store, prefix, where, by_generation=kind is GCSStore), settings
+
+
+def _as_written(url: StoreURL) -> str:
+    """The bucket; `url.host` has lost the upper case, which old ones on S3 may have."""
+    return urlsplit(url.text).netloc.rpartition("@")[2]
 
 
 def _open_bucket(

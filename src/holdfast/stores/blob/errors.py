@@ -27,8 +27,11 @@ _TIME = re.compile(r"Time:(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z)")
 _METADATA = re.compile(r"169\.254\.16|metadata\.google|latest/api/token")
 # It did not get as far as a connection, so nothing was asked of the service.
 _NOT_SENT = re.compile(r"kind: Connect|dns error|tcp connect error")
+_TRIED_AGAIN = re.compile(r"\bretries: [1-9]")
 _NO_TIME = re.compile(r"MissingLastModified|[Ll]ast-?\s?[Mm]odified")
 _BUSY = {408, 429, 500, 502, 503, 504}
+# What S3 says with the status 400, and what may be otherwise the next time.
+_PASSING = {"RequestTimeout", "ExpiredToken"}
 
 
 def no_bucket(exc: Exception) -> bool:
@@ -44,6 +47,15 @@ def time_in(exc: Exception) -> datetime | None:
 
 def trouble(exc: Exception, where: str, *, writing: bool) -> HoldfastError:
     """What to raise instead. `where` names the store, without secrets."""
+    found = _last_try(exc, where, writing=writing)
+    # A store of an application's may try again by itself. What the last try met says nothing of
+    # those before.
+    if writing and _TRIED_AGAIN.search(str(exc)):
+        return OutcomeUnknown(str(found))
+    return found
+
+
+def _last_try(exc: Exception, where: str, *, writing: bool) -> HoldfastError:
     text = str(exc)
     why = _summary(text)
     if no_bucket(exc):
@@ -71,7 +83,7 @@ def trouble(exc: Exception, where: str, *, writing: bool) -> HoldfastError:
         )
     if _NOT_SENT.search(text):
         return Unavailable(f"{where} cannot be reached ({why}).")
-    if status is not None and 400 <= status < 500 and status not in _BUSY:
+    if status is not None and 400 <= status < 500 and not _may_pass(status, text):
         return Misconfigured(f"{where} refused a request ({why}).")
     if writing:
         return OutcomeUnknown(f"{where} gave no answer that says whether it wrote ({why}).")
@@ -86,6 +98,11 @@ def from_obstore(exc: Exception) -> bool:
 def _status(text: str) -> int | None:
     found = _STATUS.search(text)
     return int(found[1]) if found else None
+
+
+def _may_pass(status: int, text: str) -> bool:
+    code = _CODE.search(text)
+    return status in _BUSY or (code is not None and code[1] in _PASSING)
 
 
 def _summary(text: str) -> str:

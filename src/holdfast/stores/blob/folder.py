@@ -26,7 +26,14 @@ from zlib import crc32
 
 from holdfast.core.contract import Interval
 from holdfast.core.records import SECOND, Micros
-from holdfast.errors import HoldfastError, Misconfigured, StoreFull, StoreReadOnly, Unavailable
+from holdfast.errors import (
+    HoldfastError,
+    Misconfigured,
+    OutcomeUnknown,
+    StoreFull,
+    StoreReadOnly,
+    Unavailable,
+)
 
 try:
     import fcntl
@@ -214,17 +221,22 @@ class Folder:
     def _replace(self, new: str, name: str) -> None:
         try:
             os.replace(new, self._files + name)  # noqa: PTH105
-            if self._fsync:
-                self._sync_names()
         except OSError as exc:
-            raise self.trouble(exc) from exc
+            raise self.trouble(exc, changing=True) from exc
+        if self._fsync:
+            try:
+                self._sync_names()
+            except OSError as exc:
+                raise OutcomeUnknown(
+                    f"{self.path}: it was written, but may not survive a power cut: {exc.strerror}."
+                ) from exc
 
     def remove(self, name: str) -> None:
         """Delete a file."""
         try:
             (self.path / name).unlink(missing_ok=True)
         except OSError as exc:
-            raise self.trouble(exc) from exc
+            raise self.trouble(exc, changing=True) from exc
 
     def _sync_names(self) -> None:
         opened = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -243,8 +255,9 @@ class Folder:
                 f"correct the URL."
             )
 
-    def trouble(self, exc: OSError) -> HoldfastError:
-        """The system's error in our words."""
+    def trouble(self, exc: OSError, *, changing: bool = False) -> HoldfastError:
+        """The system's error in our words; `changing` what others see, which a file server may
+        have done although its answer did not arrive."""
         if exc.errno in _NOT_OURS_TO_WRITE:
             return StoreReadOnly(
                 f"{self.path} cannot be used ({exc.strerror}): it must be yours to read and write."
@@ -253,7 +266,8 @@ class Folder:
             return StoreFull(f"{self.path} cannot take more: the disk or the quota is full.")
         if isinstance(exc, (FileNotFoundError, NotADirectoryError)) or exc.errno == EEXIST:
             return Misconfigured(f"{self.path} is not a directory that can be used.")
-        return Unavailable(f"{self.path}: {exc.strerror}.")
+        kind = OutcomeUnknown if changing else Unavailable
+        return kind(f"{self.path}: {exc.strerror}.")
 
 
 def version_of(raw: bytes) -> bytes:

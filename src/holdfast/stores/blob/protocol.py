@@ -164,7 +164,10 @@ class Conditional:
             answer: Answer = yield Put(name, pack(key, nonce, written), only)
             if isinstance(answer, Written):
                 return self._done(key, record, answer.version, sent)
-            found: Answer = yield Get(name)
+            try:
+                found: Answer = yield Get(name)
+            except Unavailable as trouble:  # what is there may be ours
+                raise OutcomeUnknown(str(trouble)) from trouble.__cause__
             label = label_of(found.body) if isinstance(found, Found) else None
             if isinstance(found, Found) and label is not None and label.key == key:
                 if label.write == nonce:  # it was sent twice, and the first time it was done

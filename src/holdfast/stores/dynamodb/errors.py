@@ -63,6 +63,9 @@ _NO_RIGHTS = Meaning(NotAllowed, "`holdfast setup --print` shows the policy that
 _NO_TABLE = Meaning(
     TableMissing, "Run `holdfast setup`, or check the table's name and the region (?region=)."
 )
+_UNTRUSTED = Meaning(
+    Misconfigured, "The certificate cannot be trusted: check the endpoint, and AWS_CA_BUNDLE."
+)
 _OTHER_KEYS = Meaning(
     ForeignStore,
     "The table's primary key is not the one that Holdfast needs, a single string: name it with "
@@ -106,7 +109,6 @@ _BEFORE: tuple[tuple[type[Exception], Meaning], ...] = (
     (boto.EndpointConnectionError, Meaning(Unavailable, "Check the region or endpoint.")),
     (boto.ConnectTimeoutError, Meaning(Unavailable)),
     (boto.ProxyConnectionError, Meaning(Unavailable, "Check the proxy.")),
-    (boto.SSLError, Meaning(Unavailable, "Check the endpoint and its certificate.")),
     (boto.ParamValidationError, Meaning(Misconfigured)),
 )
 
@@ -150,13 +152,16 @@ def trouble(exc: Exception, doing: Doing, place: str, *, sent_twice: bool) -> Ho
     """An error in our words. The caller raises it `from exc`."""
     meaning = _meaning(exc, doing)
     kind = meaning.kind
-    if sent_twice and doing != "reading" and issubclass(kind, Unavailable):
+    refused = doing == "writing" and is_answer(exc)  # this time: what of the time before?
+    if sent_twice and doing != "reading" and (refused or issubclass(kind, Unavailable)):
         kind = OutcomeUnknown
     return kind(f"{place}: {_words(exc)} {meaning.advice}".rstrip())
 
 
 def _meaning(exc: Exception, doing: Doing) -> Meaning:
     lost = Meaning(Unavailable if doing == "reading" else OutcomeUnknown)
+    if isinstance(exc, boto.SSLError):  # of any other kind, it may be the reply that was damaged
+        return _UNTRUSTED if "CERTIFICATE_VERIFY_FAILED" in str(exc) else lost
     if not is_answer(exc):
         return next((meaning for kind, meaning in _BEFORE if isinstance(exc, kind)), lost)
     response: Mapping[str, Any] = exc.response  # type: ignore[attr-defined]

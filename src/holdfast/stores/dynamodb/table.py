@@ -22,6 +22,7 @@ from holdfast.stores.dynamodb.errors import (
     was_retried,
 )
 from holdfast.stores.dynamodb.items import RECORD, VERSION, Item, Layout, is_ours
+from holdfast.stores.url import redact
 
 MOST_KEYS = 100  # of a BatchGetItem
 
@@ -50,7 +51,8 @@ class Table:
         self._owned = adopted.owned
         self._tries_again = not adopted.owned and _tries_again(adopted.client)
         meta = adopted.client.meta
-        self.place = f"DynamoDB table {self.name} in {meta.region_name} ({meta.endpoint_url})"
+        where = redact(meta.endpoint_url)
+        self.place = f"DynamoDB table {self.name} in {meta.region_name} ({where})"
 
     # --- items ------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from holdfast.stores.redis.listen import (
     sleeper_for,
 )
 from holdfast.stores.redis.pipeline import Pipeline
+from holdfast.stores.redis.routing import Question
 from holdfast.stores.redis.talk import Corrupt
 from holdfast.stores.redis.words import PING, TIME, pack, start_of
 from holdfast.stores.wakeups import Sleeper
@@ -79,7 +80,7 @@ class AsyncRedisStore(AsyncStore):
     async def load(self, key: str) -> Entry:
         """TIME, then GET, in one trip."""
         name = self._names.record(key)
-        time, raw = await self._wire.ask(name, TIME + pack(b"GET", name), 2)
+        time, raw = await self._wire.ask(Question(name, pack(b"GET", name), TIME))
         return layout.read(raw, talk.clock(time))
 
     async def swap(
@@ -126,7 +127,7 @@ class AsyncRedisStore(AsyncStore):
 
     async def _version(self, key: str) -> Version:
         name = self._names.record(key)
-        (start,) = await self._wire.ask(name, start_of(name), 1)
+        (start,) = await self._wire.ask(Question(name, start_of(name)))
         return layout.version_of(start) if start else None
 
     async def _in_thread(self, call: Callable[[], R]) -> R:

@@ -14,7 +14,9 @@ from holdfast.stores.redis.connect import Address, Site
 from holdfast.stores.redis.pipeline import Pipeline, Shared
 from holdfast.stores.redis.routing import (
     Errand,
+    Question,
     SlotMap,
+    error_in,
     master_address,
     settled,
     slot_of,
@@ -49,10 +51,16 @@ class AsyncWire:
         reply = settled(call, replies, self._replicas, where)
         return await self._insist(call, reply, where) if isinstance(reply, ResponseError) else reply
 
-    async def ask(self, name: bytes, request: bytes, count: int) -> list[Any]:
+    async def ask(self, question: Question) -> list[Any]:
         """Send plain commands to the server that has this key."""
-        pipeline = await (await self._shared_for(name)).get()
-        return self._checked(await pipeline.exchange(request, count), pipeline.where)
+        pipeline = await (await self._shared_for(question.name)).get()
+        replies = await pipeline.exchange(question.request, question.replies)
+        if (error := error_in(replies)) is not None:
+            errand = Errand(question, self._site, pipeline.where)
+            while error is not None:
+                replies = await self._exchange_next(errand, error, question.name)
+                error = error_in(replies)
+        return question.answers(replies)
 
     async def connect(self) -> Pipeline:
         """A connection of one's own, to any server that takes subscriptions."""
@@ -72,15 +80,17 @@ class AsyncWire:
     async def _insist(self, call: Call, reply: Any, where: str) -> Any:
         errand = Errand(call, self._site, where)
         while isinstance(reply, ResponseError):
-            errand.learn(reply)
-            pipeline = await (await self._shared_next(errand, call)).get()
-            errand.where = pipeline.where
-            replies = await pipeline.exchange(*errand.request())
+            replies = await self._exchange_next(errand, reply, call.name)
             reply = settled(call, replies, self._replicas, errand.where)
         return reply
 
-    async def _shared_next(self, errand: Errand, call: Call) -> Shared:
-        name = call.name
+    async def _exchange_next(self, errand: Errand, error: ResponseError, name: bytes) -> list[Any]:
+        errand.learn(error)
+        pipeline = await (await self._shared_next(errand, name)).get()
+        errand.where = pipeline.where
+        return await pipeline.exchange(*errand.request())
+
+    async def _shared_next(self, errand: Errand, name: bytes) -> Shared:
         if errand.address is not None:
             if errand.moved:
                 self._slots.moved(slot_of(name), errand.address)
@@ -95,8 +105,6 @@ class AsyncWire:
     def _checked(self, replies: list[Any], where: str) -> list[Any]:
         for reply in replies:
             if isinstance(reply, ResponseError):
-                if str(reply).startswith("MOVED"):
-                    self._slots.stale = True
                 raise errors.refused(reply, where) from reply
         return replies
 

@@ -31,7 +31,8 @@ _SETTINGS = frozenset(
         "username", "password", "credential_provider", "db", "client_name", "socket_timeout",
         "socket_connect_timeout", "socket_keepalive", "socket_keepalive_options", "ssl_keyfile",
         "ssl_certfile", "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_data", "ssl_check_hostname",
-        "ssl_min_version", "ssl_ciphers",
+        "ssl_min_version", "ssl_ciphers", "ssl_ca_path", "ssl_password", "ssl_include_verify_flags",
+        "ssl_exclude_verify_flags",
     )
 )  # fmt: skip
 _NUMBERS = {"db": int, "socket_timeout": float, "socket_connect_timeout": float}

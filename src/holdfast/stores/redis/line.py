@@ -125,6 +125,8 @@ class Line:
     def is_stale(self) -> bool:
         """Whether an idle line has something to say, which is: that it is closed."""
         try:
+            if self._poll is not None:
+                return bool(self._poll(0))
             return bool(select.select([self._socket], [], [], 0)[0])
         except (OSError, ValueError):
             return True

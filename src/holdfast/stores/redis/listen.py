@@ -7,7 +7,7 @@ client wakes for nothing. What could get lost, and why it does not:
  1. A message between a claim's answer and its wait: the wait names the rev that the claim
     saw, and the bells remember the last rev that was told.
  2. A message before the subscription was in force: when the server confirms one, the
-    record's rev is looked at once, and whoever knows an older one is rung.
+    record's rev is looked at once and remembered, and whoever knows an older one is rung.
  3. Messages while the connection was down: all channels are subscribed anew, see 2.
  4. Anything else: who waits looks by itself when a holder runs out, and now and then.
 """
@@ -53,7 +53,7 @@ class _Channel:
 
     def __init__(self) -> None:
         self.asked = 1  # subscriptions that are not confirmed yet
-        self.last = 0  # the last rev that was told
+        self.last = 0  # the last rev that was told, or seen
         self.unheard = 0
 
 
@@ -98,7 +98,12 @@ class Bells:
         return None, b""
 
     def looked(self, key: str, version: Version) -> None:
-        """This is the version that is there now: ring those who know another one."""
+        """This is the version that is there now: ring those who know another one, also if they
+        come later. What was told before the subscription nobody here has heard."""
+        with self._lock:
+            channel = self._channels.get(key)
+            if channel is not None and isinstance(version, int):
+                channel.last = max(channel.last, version)
         for sleeper in self.sleepers.sleepers(key):
             if sleeper.version != version:
                 self._wake(sleeper)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from binascii import crc_hqx
 from typing import Any
 
+from msgspec import Struct
 from redis.exceptions import ResponseError
 
 from holdfast.errors import Unavailable
@@ -75,10 +76,45 @@ class SlotMap:
         self.stale = True
 
 
+class Question(Struct, frozen=True, gc=False):
+    """A plain command on one lock."""
+
+    name: bytes  # of the lock's record
+    command: bytes
+    before: bytes = b""  # a command without a key, to be answered first
+
+    @property
+    def request(self) -> bytes:
+        """As it is sent."""
+        return self.before + self.command
+
+    @property
+    def replies(self) -> int:
+        """How many come back."""
+        return 2 if self.before else 1
+
+    def request_in_full(self) -> bytes:
+        """The same: there is no script in it."""
+        return self.request
+
+    def asking(self, request: bytes) -> bytes:
+        """As it is sent to whom a slot is on its way: ASKING is good for the next command only."""
+        return self.before + ASKING + self.command
+
+    def answers(self, replies: list[Any]) -> list[Any]:
+        """Without the answer to ASKING."""
+        return [*replies[: self.replies - 1], replies[-1]]
+
+
+def error_in(replies: list[Any]) -> ResponseError | None:
+    """The first of the replies that is an error."""
+    return next((reply for reply in replies if isinstance(reply, ResponseError)), None)
+
+
 class Errand:
     """A call whose reply was an error: where and how to send it next."""
 
-    def __init__(self, call: Call, site: Site, where: str) -> None:
+    def __init__(self, call: Call | Question, site: Site, where: str) -> None:
         self._call = call
         self._site = site
         self.where = where
@@ -120,7 +156,7 @@ class Errand:
         call = self._call
         request = call.request_in_full() if self._in_full else call.request
         if self.asking:
-            return ASKING + request, call.replies + 1
+            return call.asking(request), call.replies + 1
         return request, call.replies
 
 

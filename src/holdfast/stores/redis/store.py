@@ -23,6 +23,7 @@ from holdfast.stores.redis import layout, talk
 from holdfast.stores.redis.connect import Site, site_from_client, site_from_url
 from holdfast.stores.redis.errors import OLDEST
 from holdfast.stores.redis.listen import Listener, sleeper_for
+from holdfast.stores.redis.routing import Question
 from holdfast.stores.redis.talk import Corrupt, Speaker
 from holdfast.stores.redis.wire import Wire
 from holdfast.stores.redis.words import INFO, TIME, pack, scan_from, start_of
@@ -146,7 +147,7 @@ class RedisStore(RingingStore):
     def load(self, key: str) -> Entry:
         """TIME, then GET, in one trip: a party that is dead by that time was so in the record."""
         name = self.names.record(key)
-        time, raw = self._wire.ask(name, TIME + pack(b"GET", name), 2)
+        time, raw = self._wire.ask(Question(name, pack(b"GET", name), TIME))
         return layout.read(raw, talk.clock(time))
 
     def swap(
@@ -198,7 +199,7 @@ class RedisStore(RingingStore):
 
     def _version(self, key: str) -> Version:
         name = self.names.record(key)
-        (start,) = self._wire.ask(name, start_of(name), 1)
+        (start,) = self._wire.ask(Question(name, start_of(name)))
         return layout.version_of(start) if start else None
 
     # --- its life ---------------------------------------------------------------------------

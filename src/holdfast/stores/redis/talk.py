@@ -45,7 +45,7 @@ from holdfast.stores.redis.scripts import (
     TAKE,
     Script,
 )
-from holdfast.stores.redis.words import bulk, packed
+from holdfast.stores.redis.words import ASKING, bulk, packed
 
 NO_NOTE: Note = {}
 _holder = msgspec.json.Decoder(Holder)
@@ -65,6 +65,10 @@ class Call(Struct, frozen=True, gc=False):
     def request_in_full(self) -> bytes:
         """As it is sent to a server that does not know the script."""
         return self.request.replace(self.script.by_hash, self.script.in_full, 1)
+
+    def asking(self, request: bytes) -> bytes:
+        """As it is sent to a server to which the lock's slot is on its way."""
+        return ASKING + request
 
 
 class _Place:

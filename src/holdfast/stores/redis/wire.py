@@ -12,7 +12,15 @@ from holdfast.errors import HoldfastError, Unavailable
 from holdfast.stores.redis import errors
 from holdfast.stores.redis.connect import Address, Site
 from holdfast.stores.redis.line import Line, Lines
-from holdfast.stores.redis.routing import Errand, SlotMap, master_address, settled, slot_of
+from holdfast.stores.redis.routing import (
+    Errand,
+    Question,
+    SlotMap,
+    error_in,
+    master_address,
+    settled,
+    slot_of,
+)
 from holdfast.stores.redis.talk import Call, Corrupt
 from holdfast.stores.redis.words import CLUSTER_SLOTS, ROLE, master_of
 
@@ -50,15 +58,22 @@ class Wire:
                 answers[number] = answer
         return answers
 
-    def ask(self, name: bytes, request: bytes, count: int) -> list[Any]:
+    def ask(self, question: Question) -> list[Any]:
         """Send plain commands to the server that has this key."""
-        lines = self._lines_for(name)
-        return self._checked(lines.exchange(request, count), lines.where)
+        lines = self._lines_for(question.name)
+        replies = lines.exchange(question.request, question.replies)
+        if (error := error_in(replies)) is not None:
+            errand = Errand(question, self._site, lines.where)
+            while error is not None:
+                replies = self._exchange_next(errand, error, question.name)
+                error = error_in(replies)
+        return question.answers(replies)
 
     def ask_all(self, request: bytes) -> list[tuple[Address | None, Any]]:
         """Send a command to the server, or to every master of a cluster."""
         if self._site.kind != "cluster":
             return [(None, self.ask_at(None, request))]
+        self._slots.stale = True  # there may be masters by now that nobody has told us of
         self._learn_slots()
         return [(master, self.ask_at(master, request)) for master in self._slots.masters()]
 
@@ -89,15 +104,18 @@ class Wire:
     def _insist(self, call: Call, reply: Any, where: str) -> Any:
         errand = Errand(call, self._site, where)
         while isinstance(reply, ResponseError):
-            errand.learn(reply)
-            lines = self._lines_next(errand, call)
-            replies = lines.exchange(*errand.request())
-            errand.where = lines.where
+            replies = self._exchange_next(errand, reply, call.name)
             reply = settled(call, replies, self._replicas, errand.where)
         return reply
 
-    def _lines_next(self, errand: Errand, call: Call) -> Lines:
-        name = call.name
+    def _exchange_next(self, errand: Errand, error: ResponseError, name: bytes) -> list[Any]:
+        errand.learn(error)
+        lines = self._lines_next(errand, name)
+        replies = lines.exchange(*errand.request())
+        errand.where = lines.where
+        return replies
+
+    def _lines_next(self, errand: Errand, name: bytes) -> Lines:
         if errand.address is not None:
             if errand.moved:
                 self._slots.moved(slot_of(name), errand.address)
@@ -134,8 +152,6 @@ class Wire:
     def _checked(self, replies: list[Any], where: str) -> list[Any]:
         for reply in replies:
             if isinstance(reply, ResponseError):
-                if str(reply).startswith("MOVED"):
-                    self._slots.stale = True
                 raise errors.refused(reply, where) from reply
         return replies
 

@@ -48,6 +48,7 @@ class AsyncSQLStore(AsyncStore):
             way=Loop(store.options.timeout_s),
         )
         self._opened: weakref.WeakSet[Any] = weakref.WeakSet()  # the driver's connections
+        self._owned = owned
         if owned:
             event.listen(engine.sync_engine, "connect", self._remember)
         self._ready_lock = asyncio.Lock()
@@ -104,6 +105,8 @@ class AsyncSQLStore(AsyncStore):
     async def _get_ready(self) -> None:
         async with self._ready_lock:
             if not self._store.ready:
+                if not self._owned:
+                    await asyncio.to_thread(self._store.check_renewals)
                 await greenlet_spawn(self._database.run, self._dialect.ready_queries())
                 self._store.ready = True
 

@@ -9,8 +9,8 @@ How it works:
  3. The bell is *live* from when it has heard itself. Behind a pooler in transaction mode
     it never does (LISTEN belongs to a session), and then it stays silent for good.
  4. Only who goes to sleep while it is live relies on it; whoever slept before is polled
-    for. When it dies, its sleepers are polled for. So nobody waits for a bell that does
-    not ring.
+    for, and so is who goes to sleep right after, as its look may have been before. When it
+    dies, its sleepers are polled for. So nobody waits for a bell that does not ring.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ PROBE_S = 3.0
 LINGER_S = 20.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
 REMEMBERED = 10_000
+SETTLING_S = 1.0  # after this nobody goes to sleep who has looked before it was live
 LOOK_UP_S = 0.5  # how often it is looked whether anybody still sleeps
 
 logger = logging.getLogger("holdfast")
@@ -51,6 +52,7 @@ class Bell:
         self._crowd = Crowd()
         self._poller = poller
         self.live = False
+        self._trusted_at = 0.0  # from when on, once it is live, who sleeps may rely on it
         self._deaf = False  # notifications do not get through here
         self._database = database
         self._dialect = dialect
@@ -63,7 +65,7 @@ class Bell:
     def add(self, sleeper: Sleeper) -> None:
         """Ring this one; at once if it has missed something."""
         self.sleepers.add(sleeper)
-        if not self.live:
+        if not self.live or time.monotonic() < self._trusted_at:
             self._poller.add(sleeper)
         with self._lock:
             self._crowd.slept(sleeper)
@@ -115,6 +117,7 @@ class Bell:
             self._database.part_with(wire)
             self._listening.execute(f'LISTEN "{self._dialect.channel}"')
             if self._hears_itself():
+                self._trusted_at = time.monotonic() + SETTLING_S
                 self.live = True
                 self._hear(self._ring, self._nobody_sleeps())
             elif not self._closed.is_set():

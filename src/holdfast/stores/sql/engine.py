@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
-from sqlalchemy import URL, Engine, create_engine
+from sqlalchemy import URL, Engine, create_engine, event
 from sqlalchemy import exc as sa
 from sqlalchemy.engine import make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -20,6 +20,7 @@ from holdfast.errors import BadOption, BadURL, MissingDriver
 from holdfast.stores.sql.dialect import Dialect, Table
 from holdfast.stores.sql.mysql import MySQLDialect
 from holdfast.stores.sql.postgres import PostgreSQLDialect
+from holdfast.stores.sql.tls import check_encrypted, tls_of
 from holdfast.stores.url import StoreURL, redact
 
 Wakeup = Literal["auto", "poll"]
@@ -107,7 +108,7 @@ def blocking_engine(url: URL, options: Options) -> Engine:
     """A pool for threads."""
     family = url.get_backend_name()
     driver, _, extra = DRIVERS[family]
-    arguments = _arguments(url, options)
+    url, arguments = _arguments(url, options)
     if driver == "pymysql":
         # Two different ones would be set on the socket by turns, twice per statement.
         for name in ("read_timeout", "write_timeout"):
@@ -122,22 +123,28 @@ def asyncio_engine(url: URL, options: Options) -> AsyncEngine:
     """A pool for one event loop."""
     family = url.get_backend_name()
     _, driver, extra = DRIVERS[family]
-    name = f"{family}+{driver}"
+    url, arguments = _arguments(url, options)
     try:
-        return create_async_engine(url.set(drivername=name), **_arguments(url, options))
+        engine = create_async_engine(url.set(drivername=f"{family}+{driver}"), **arguments)
     except ImportError as exc:
         raise _missing(family, extra, exc) from exc
+    if "ssl" in arguments["connect_args"]:
+        event.listen(engine.sync_engine, "connect", check_encrypted)
+    return engine
 
 
 def _missing(family: str, extra: str, exc: ImportError) -> MissingDriver:
     return MissingDriver(f"The {family} store needs {exc.name}: pip install 'holdfast[{extra}]'")
 
 
-def _arguments(url: URL, options: Options) -> dict[str, Any]:
+def _arguments(url: URL, options: Options) -> tuple[URL, dict[str, Any]]:
     postgres = url.get_backend_name() == "postgresql"
     defaults = _postgres_defaults(options) if postgres else _mysql_defaults(options)
     connect_args = {name: value for name, value in defaults.items() if name not in url.query}
-    return {
+    if not postgres:
+        url, tls = tls_of(url)
+        connect_args |= tls
+    return url, {
         "isolation_level": "AUTOCOMMIT",
         "skip_autocommit_rollback": True,
         "pool_reset_on_return": None,
@@ -158,6 +165,8 @@ def _postgres_defaults(options: Options) -> dict[str, Any]:
         "keepalives_interval": 5,
         "keepalives_count": 3,
         "application_name": "holdfast",
+        # A user, a database or a server may have another one set, which has not all characters.
+        "client_encoding": "utf8",
         # What is prepared, and where that can be, is decided in `libpq.py`.
         "prepare_threshold": None,
     }
@@ -168,6 +177,7 @@ def _mysql_defaults(options: Options) -> dict[str, Any]:
         "connect_timeout": max(2, round(options.timeout_s)),
         "charset": "utf8mb4",
         # Our own statements lock a row for a moment. One that somebody else keeps locked would be
-        # waited for for 50 s, and with it all leases that are renewed together.
-        "init_command": "SET SESSION innodb_lock_wait_timeout = 1",
+        # waited for for 50 s, and with it all leases that are renewed together. And a server's mode
+        # may cut what is too long, or take the owners of a free lock, which are none, for NULL.
+        "init_command": "SET SESSION innodb_lock_wait_timeout = 1, sql_mode = 'STRICT_ALL_TABLES'",
     }

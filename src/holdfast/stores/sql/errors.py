@@ -9,6 +9,7 @@ then may be done or not.
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -75,8 +76,11 @@ _NO_TABLE = Meaning(
 _OTHER_TABLE = Meaning(
     ForeignStore, "This is not the table that Holdfast made: name another one with ?table="
 )
+# The address may stand for another server by now, and only a new connection leads there.
 _READ_ONLY = Meaning(
-    StoreReadOnly, "This is a standby, or writing is switched off: connect to the primary."
+    StoreReadOnly,
+    "This is a standby, or writing is switched off: connect to the primary.",
+    ends=True,
 )
 _FULL = Meaning(StoreFull, "Free some space on the database's disk.")
 _CROWDED = Meaning(Unavailable, "The server has no connection left for us.")
@@ -115,7 +119,9 @@ POSTGRES_CODES: Mapping[Code, Meaning] = {
     "57P05": _UNKNOWN,
 }
 
-# While connecting libpq has no code for us, only words.
+# While connecting libpq has no code for us, only words. What is quoted in them is a host, a user or
+# a database, whose name may be anything.
+_NAMED = r"""(?<!\w)(["']).*?\1"""
 _POSTGRES_WORDS: tuple[tuple[str, Code], ...] = (
     (r"password|authentication|pg_hba\.conf|role .* does not exist|not permitted to log", "28000"),
     (r"database .* does not exist|no such database", "3D000"),
@@ -156,6 +162,9 @@ MYSQL_CODES: Mapping[Code, Meaning] = {
     1792: _READ_ONLY,
     1836: _READ_ONLY,
     1969: _NOT_NOW,
+    2026: Meaning(Misconfigured),  # the driver's own: there is no TLS here, and it is asked for
+    2059: Meaning(Misconfigured),  # a way to log in that the driver does not know
+    2061: Meaning(Misconfigured),
     3024: _NOT_NOW,
     3572: _NOT_NOW,
     3819: _OTHER_TABLE,
@@ -174,8 +183,9 @@ class Diagnosis(Struct, frozen=True):
 def _postgres_code(error: BaseException, doing: Doing) -> Code:
     code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
     if code is None and doing == "connecting":
+        said = re.sub(_NAMED, "", str(error))
         for words, meant in _POSTGRES_WORDS:
-            if re.search(words, str(error), re.I):
+            if re.search(words, said, re.I):
                 return meant
     return code
 
@@ -185,6 +195,8 @@ def _postgres_broken(code: Code) -> bool:
 
 
 def _mysql_code(error: BaseException, doing: Doing) -> Code:
+    if isinstance(error.__context__, ssl.SSLCertVerificationError):
+        return "certificate"
     code = error.args[0] if error.args else None
     return code if isinstance(code, int) and code else None
 
@@ -204,7 +216,8 @@ _KIND_WHEN_BROKEN: Mapping[Doing, type[HoldfastError]] = {
 POSTGRES = Diagnosis(
     {**POSTGRES_CODES, "config": Meaning(Misconfigured)}, _postgres_code, _postgres_broken
 )
-MYSQL = Diagnosis(MYSQL_CODES, _mysql_code, _mysql_broken)
+_UNTRUSTED = Meaning(Misconfigured, "The server's certificate cannot be trusted: check ssl_ca.")
+MYSQL = Diagnosis({**MYSQL_CODES, "certificate": _UNTRUSTED}, _mysql_code, _mysql_broken)
 
 
 def trouble(
@@ -231,6 +244,10 @@ def trouble(
     return Misconfigured(words), True
 
 
+# What a driver says of an option that it does not know, or of a value that makes no sense.
+_MISTAKES = (TypeError, ValueError, RuntimeError)
+
+
 def is_broken(exc: Exception, code: Code, diagnosis: Diagnosis, doing: Doing) -> bool:
     """Whether this is about the connection and not about the statement."""
     if isinstance(exc, sa.DBAPIError) and exc.connection_invalidated:
@@ -239,7 +256,9 @@ def is_broken(exc: Exception, code: Code, diagnosis: Diagnosis, doing: Doing) ->
     if "DatabaseError" in kinds or "InterfaceError" in kinds:  # the names of PEP 249
         no_answer = code is None and not kinds.isdisjoint({"OperationalError", "InterfaceError"})
         return no_answer or diagnosis.is_broken(code)
-    return isinstance(exc, (OSError, EOFError, sa.InvalidRequestError)) or doing == "connecting"
+    if doing == "connecting":
+        return not isinstance(exc, _MISTAKES)
+    return isinstance(exc, (OSError, EOFError, sa.InvalidRequestError))
 
 
 def cause(exc: Exception) -> BaseException:

@@ -11,7 +11,7 @@ from sqlalchemy.sql.compiler import IdentifierPreparer
 from holdfast.core.commands import Wake
 from holdfast.core.contract import Conflict, Entry, Facts, Interval, Swapped, Version, exactly
 from holdfast.core.records import Record
-from holdfast.errors import OutcomeUnknown, Unavailable
+from holdfast.errors import HoldfastError, OutcomeUnknown
 from holdfast.stores.base import Outcome
 from holdfast.stores.sql.dialect import (
     BATCH,
@@ -95,7 +95,7 @@ class MySQLDialect(Dialect):
             return [_written(update.version, clock) for update in updates]
         try:
             there = yield from self.load_many_queries([update.key for update in updates])
-        except Unavailable as trouble:
+        except HoldfastError as trouble:
             raise _written_but(trouble) from trouble.__cause__
         if answer.count == 0:
             return [Conflict(there[update.key]) for update in updates]
@@ -128,7 +128,7 @@ class MySQLDialect(Dialect):
         """The clock, after a write that was done: a failure here does not undo it."""
         try:
             answer = yield from self._now
-        except Unavailable as trouble:
+        except HoldfastError as trouble:
             raise _written_but(trouble) from trouble.__cause__
         return exactly(answer.rows[0][0])
 
@@ -138,7 +138,7 @@ def _written(version: Version, clock: int) -> Swapped:
     return Swapped(clock if version is None else max(version + 1, clock), exactly(clock))
 
 
-def _written_but(trouble: Unavailable) -> OutcomeUnknown:
+def _written_but(trouble: HoldfastError) -> OutcomeUnknown:
     return OutcomeUnknown(f"It was written, but then: {trouble}")
 
 

@@ -19,12 +19,13 @@ from holdfast.core.commands import NOBODY, Wake
 from holdfast.core.contract import Entry, Page, Version
 from holdfast.core.effects import Swap
 from holdfast.core.records import Record
-from holdfast.errors import BadOption, BadURL
+from holdfast.errors import BadOption, BadURL, Misconfigured
 from holdfast.stores.base import AsyncStore, Outcome
 from holdfast.stores.poller import Poller
 from holdfast.stores.sql.batches import swap_many_queries
 from holdfast.stores.sql.bell import Bell
 from holdfast.stores.sql.database import Database
+from holdfast.stores.sql.dialect import Query
 from holdfast.stores.sql.engine import (
     DRIVERS,
     Options,
@@ -158,6 +159,17 @@ class SQLStore(RingingStore):
         """Create the table unless it is there; refuse what is not ours."""
         self.ready = False
         self._get_ready()
+
+    def check_renewals(self) -> None:
+        """Before a lease is granted through an application's `AsyncEngine`: could it be renewed?
+        Its URL may have options of another driver in it, or not all that it takes to connect."""
+        try:
+            self.database.execute(Query("SELECT 1"))
+        except Misconfigured as exc:
+            raise Misconfigured(
+                f"{exc} Leases are renewed in a thread, through blocking connections to the same "
+                f"address: bring an engine for them, as in connect(engine, sync_engine=…)."
+            ) from exc.__cause__
 
     def ddl(self) -> str:
         """The statements that `setup` would run, for an administrator."""
