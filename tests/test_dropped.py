@@ -42,7 +42,7 @@ def _errors(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_callbacks_do_not_keep_it() -> None:
-    """Neither its event nor its callbacks keep a lease alive, unless they refer to it."""
+    """Neither its event nor its callbacks keep a lease alive."""
     with memory_locks() as locks:
         lease = locks.acquire("k")
         event = lease.lost
@@ -52,6 +52,55 @@ def test_callbacks_do_not_keep_it() -> None:
         gc.collect()
         assert gone() is None
         assert not event.is_set()
+
+
+class _Job:
+    """Something that has a lease and wants to know what becomes of it."""
+
+    def __init__(self, lease: holdfast.Lease | aio.Lease) -> None:
+        self.lease = lease
+        self.told: list[object] = []
+        lease.on_lost(self.tell)
+        lease.on_danger(self.tell)
+        lease.on_wanted(self.tell)
+
+    def tell(self, lease: holdfast.Lease | aio.Lease) -> None:
+        self.told.append(lease)
+
+
+def test_callbacks_of_its_owner_do_not_keep_it() -> None:
+    """Who has a lease, and has its own methods called back, can be forgotten with it; as long as
+    it is not, it is told."""
+    with memory_locks() as locks:
+        kept, forgotten = _Job(locks.acquire("kept")), _Job(locks.acquire("forgotten"))
+        gone = weakref.ref(forgotten.lease)
+        del forgotten
+        gc.collect()
+        assert gone() is None
+        locks.evict("kept")
+        with pytest.raises(holdfast.LeaseLost):
+            kept.lease.renew()
+        until(lambda: kept.told == [kept.lease])
+
+
+def test_callbacks_of_an_async_owner_do_not_keep_it() -> None:
+    """The same for asyncio."""
+
+    async def run() -> None:
+        async with aio.connect(f"memory://{unique()}") as locks:
+            kept, forgotten = _Job(await locks.acquire("k")), _Job(await locks.acquire("f"))
+            gone = weakref.ref(forgotten.lease)
+            del forgotten
+            gc.collect()
+            assert gone() is None
+            await locks.evict("k")
+            with pytest.raises(holdfast.LeaseLost):
+                await kept.lease.renew()  # type: ignore[misc]
+            async with asyncio.timeout(10):
+                while kept.told != [kept.lease]:
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(run())
 
 
 def test_a_block_keeps_it() -> None:
