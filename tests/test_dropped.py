@@ -9,6 +9,7 @@ import logging
 import pickle
 import subprocess
 import sys
+import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 import holdfast
 from holdfast import UsageError, aio
+from holdfast.drivers import keeping
 from holdfast.stores.memory import MemoryStore
 from holdfast.sync import Locks
 from tests.helpers import memory_locks, unique, until
@@ -185,6 +187,32 @@ def test_a_dropped_client(caplog: pytest.LogCaptureFixture) -> None:
     until(lambda: lease.hold.renewed > lease.hold.acquired + 500_000)
     assert lease.held
     lease.release()
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_a_client_without_leases_is_dropped(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was never closed leaves no thread behind, and so no connection, once nobody refers
+    to it and it has nothing to keep. Until then it works on, however long it was idle."""
+    monkeypatch.setattr(keeping, "IDLE_S", 0.05)
+    before = set(threading.enumerate())
+    url = f"memory://{unique()}" if kind == "memory" else f"sqlite://{tmp_path}/locks.db"
+    locks = holdfast.connect(url, ttl=0.3)
+    for _ in range(2):
+        _keep_one_for_a_while(locks)
+    gone = weakref.ref(locks._client)
+    del locks
+    gc.collect()
+    assert gone() is None
+    until(lambda: set(threading.enumerate()) <= before)
+
+
+def _keep_one_for_a_while(locks: Locks) -> None:
+    """Until it was renewed; and then until the keeper has nothing to do."""
+    with locks.acquire("k") as lease:
+        until(lambda: lease.hold.renewed > lease.hold.acquired)
+    until(lambda: locks._client.keeper._thread is None)
 
 
 def test_async_leases_are_dropped_too(caplog: pytest.LogCaptureFixture) -> None:
