@@ -9,6 +9,7 @@ import logging
 import pickle
 import subprocess
 import sys
+import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 import holdfast
 from holdfast import UsageError, aio
+from holdfast.drivers import keeping
 from holdfast.stores.memory import MemoryStore
 from holdfast.sync import Locks
 from tests.helpers import memory_locks, unique, until
@@ -42,7 +44,7 @@ def _errors(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_callbacks_do_not_keep_it() -> None:
-    """Neither its event nor its callbacks keep a lease alive, unless they refer to it."""
+    """Neither its event nor its callbacks keep a lease alive."""
     with memory_locks() as locks:
         lease = locks.acquire("k")
         event = lease.lost
@@ -52,6 +54,55 @@ def test_callbacks_do_not_keep_it() -> None:
         gc.collect()
         assert gone() is None
         assert not event.is_set()
+
+
+class _Job:
+    """Something that has a lease and wants to know what becomes of it."""
+
+    def __init__(self, lease: holdfast.Lease | aio.Lease) -> None:
+        self.lease = lease
+        self.told: list[object] = []
+        lease.on_lost(self.tell)
+        lease.on_danger(self.tell)
+        lease.on_wanted(self.tell)
+
+    def tell(self, lease: holdfast.Lease | aio.Lease) -> None:
+        self.told.append(lease)
+
+
+def test_callbacks_of_its_owner_do_not_keep_it() -> None:
+    """Who has a lease, and has its own methods called back, can be forgotten with it; as long as
+    it is not, it is told."""
+    with memory_locks() as locks:
+        kept, forgotten = _Job(locks.acquire("kept")), _Job(locks.acquire("forgotten"))
+        gone = weakref.ref(forgotten.lease)
+        del forgotten
+        gc.collect()
+        assert gone() is None
+        locks.evict("kept")
+        with pytest.raises(holdfast.LeaseLost):
+            kept.lease.renew()
+        until(lambda: kept.told == [kept.lease])
+
+
+def test_callbacks_of_an_async_owner_do_not_keep_it() -> None:
+    """The same for asyncio."""
+
+    async def run() -> None:
+        async with aio.connect(f"memory://{unique()}") as locks:
+            kept, forgotten = _Job(await locks.acquire("k")), _Job(await locks.acquire("f"))
+            gone = weakref.ref(forgotten.lease)
+            del forgotten
+            gc.collect()
+            assert gone() is None
+            await locks.evict("k")
+            with pytest.raises(holdfast.LeaseLost):
+                await kept.lease.renew()  # type: ignore[misc]
+            async with asyncio.timeout(10):
+                while kept.told != [kept.lease]:
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(run())
 
 
 def test_a_block_keeps_it() -> None:
@@ -136,6 +187,32 @@ def test_a_dropped_client(caplog: pytest.LogCaptureFixture) -> None:
     until(lambda: lease.hold.renewed > lease.hold.acquired + 500_000)
     assert lease.held
     lease.release()
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_a_client_without_leases_is_dropped(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was never closed leaves no thread behind, and so no connection, once nobody refers
+    to it and it has nothing to keep. Until then it works on, however long it was idle."""
+    monkeypatch.setattr(keeping, "IDLE_S", 0.05)
+    before = set(threading.enumerate())
+    url = f"memory://{unique()}" if kind == "memory" else f"sqlite://{tmp_path}/locks.db"
+    locks = holdfast.connect(url, ttl=0.3)
+    for _ in range(2):
+        _keep_one_for_a_while(locks)
+    gone = weakref.ref(locks._client)
+    del locks
+    gc.collect()
+    assert gone() is None
+    until(lambda: set(threading.enumerate()) <= before)
+
+
+def _keep_one_for_a_while(locks: Locks) -> None:
+    """Until it was renewed; and then until the keeper has nothing to do."""
+    with locks.acquire("k") as lease:
+        until(lambda: lease.hold.renewed > lease.hold.acquired)
+    until(lambda: locks._client.keeper._thread is None)
 
 
 def test_async_leases_are_dropped_too(caplog: pytest.LogCaptureFixture) -> None:

@@ -34,30 +34,16 @@ if hasattr(os, "register_at_fork"):
 
 
 class Signals(Generic[E]):
-    """The event and the callbacks of a lease, made when they are first asked for.
+    """The event of a lease and the way to its callbacks, made when they are first asked for.
 
     The keeper reaches them through the hold. They know the lease only weakly, so that one
-    which nobody refers to any more can go.
+    which nobody refers to any more can go; and the callbacks are the lease's, as they may refer
+    to it.
     """
 
     def __init__(self, lease: LeaseBase[E]) -> None:
         self._lease = weakref.ref(lease)
-        self._callbacks: dict[str, list[Callable[..., Any]]] = {}
         self.lost: E = lease._new_event()
-
-    def add(self, what: str, callback: Callable[..., Any]) -> None:
-        """Call this when it happens."""
-        with _setup:
-            self._callbacks.setdefault(what, []).append(callback)
-
-    def take(self, what: str, callback: Callable[..., Any]) -> bool:
-        """Whoever takes a callback off the list calls it: once, though two threads try."""
-        with _setup:
-            callbacks = self._callbacks.get(what, [])
-            if callback in callbacks:
-                callbacks.remove(callback)
-                return True
-            return False
 
     def tell(self, what: str) -> None:
         """The keeper has news. Called from its threads."""
@@ -66,15 +52,16 @@ class Signals(Generic[E]):
             return
         if what == "lost":
             lease._set_event(self.lost)
-        for callback in list(self._callbacks.get(what, ())):
-            if what != "lost" or self.take(what, callback):
+        for callback in list(lease._callbacks.get(what, ())):
+            if what != "lost" or lease._take_callback(what, callback):
                 lease._call(callback)
 
 
 class LeaseBase(Generic[E]):
     """A lease: what was asked for, until it is released, handed over or lost."""
 
-    __slots__ = ("__weakref__", "_client", "_hold")
+    __slots__ = ("__weakref__", "_callbacks", "_client", "_hold")
+    _callbacks: dict[str, list[Callable[..., Any]]]  # there as soon as there are signals
 
     def __init__(self, client: Client, hold: Hold) -> None:
         self._client = client
@@ -179,22 +166,21 @@ class LeaseBase(Generic[E]):
     def on_danger(self, callback: F) -> F:
         """Call this (with the lease) when renewals have been failing for a while."""
         check_callback(callback, "on_danger")
-        self._signals().add("danger", callback)
+        self._add_callback("danger", callback)
         return callback
 
     def on_lost(self, callback: F) -> F:
         """Call this (with the lease) when the lease is lost; at once if it already is."""
         check_callback(callback, "on_lost")
-        signals = self._signals()
-        signals.add("lost", callback)
-        if self._hold.state == "lost" and signals.take("lost", callback):
+        self._add_callback("lost", callback)
+        if self._hold.state == "lost" and self._take_callback("lost", callback):
             self._call(callback)
         return callback
 
     def on_wanted(self, callback: F) -> F:
         """Call this (with the lease) when somebody starts to wait for it."""
         check_callback(callback, "on_wanted")
-        self._signals().add("wanted", callback)
+        self._add_callback("wanted", callback)
         if self._hold.wanted and self._hold.state == "held":
             self._call(callback)
         return callback
@@ -205,11 +191,27 @@ class LeaseBase(Generic[E]):
             with _setup:
                 signals = self._hold.signals
                 if signals is None:
+                    self._callbacks = {}
                     signals = self._hold.signals = Signals(self)
             # Lost in between, when there was nothing yet to tell.
             if self._hold.state == "lost":
                 self._set_event(signals.lost)
         return signals
+
+    def _add_callback(self, what: str, callback: Callable[..., Any]) -> None:
+        """Call this when it happens."""
+        self._signals()
+        with _setup:
+            self._callbacks.setdefault(what, []).append(callback)
+
+    def _take_callback(self, what: str, callback: Callable[..., Any]) -> bool:
+        """Whoever takes a callback off the list calls it: once, though two threads try."""
+        with _setup:
+            callbacks = self._callbacks.get(what, [])
+            if callback in callbacks:
+                callbacks.remove(callback)
+                return True
+            return False
 
     def _new_event(self) -> E:
         raise NotImplementedError

@@ -25,7 +25,8 @@ from holdfast.errors import ClientClosed, LeaseLost
 from holdfast.observe.log import logger, printable
 
 BEAT_THREADS = 4
-FAR_AWAY_S = 3600.0
+# With nothing to keep for so long, the watching thread ends: a client that nobody closed can go.
+IDLE_S = 10.0
 # With something to keep, it looks this often: a timer stands still while the machine sleeps, and
 # our clock does not.
 LONGEST_SLEEP_S = 1.0
@@ -126,9 +127,11 @@ class KeeperRunner:
 
     def _wake_by(self, at: Micros | None) -> None:
         """See to it that the watching thread looks at this time."""
+        if at is None:
+            return
         if self._thread is None:
             self._start()
-        elif at is not None and (self._wakes_at is None or at < self._wakes_at):
+        elif self._wakes_at is None or at < self._wakes_at:
             self._changed.notify()
 
     def _start(self) -> None:
@@ -149,20 +152,25 @@ class KeeperRunner:
                 if not due and not dropped:
                     if self._closed:
                         return
-                    self._sleep()
+                    if not self._sleep():
+                        self._thread = None
+                        return
                     continue
             for hold in dropped:
                 _say(self._listener.dropped, hold)
             self._tell(due)
 
-    def _sleep(self) -> None:
+    def _sleep(self) -> bool:
+        """False: for a while there was nothing to keep."""
         self._wakes_at = self._keeper.next_at()
         if self._wakes_at is None:
-            self._changed.wait(FAR_AWAY_S)
+            if not self._changed.wait(IDLE_S) and len(self._keeper) == 0:
+                return False
         else:
             rest = max(0, self._wakes_at - clock.monotonic()) / SECOND
             self._changed.wait(min(rest, LONGEST_SLEEP_S))
         self._wakes_at = 0  # awake: nobody needs to wake us
+        return True
 
     def _tell(self, due: Due) -> None:
         for hold in due.losses:

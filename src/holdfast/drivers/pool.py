@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
@@ -64,7 +65,7 @@ class DaemonPool:
 
     def _start_another(self) -> None:
         try:
-            self._start(self._serve)
+            self._start(partial(_serve, self._work, weakref.ref(self)))
         except RuntimeError:  # no thread to be had: the call stands in line for one of ours
             if self._threads == 0:
                 raise
@@ -74,12 +75,22 @@ class DaemonPool:
     def _start(self, target: Callable[[], None]) -> None:
         threading.Thread(target=target, name=self._name, daemon=True).start()
 
-    def _serve(self) -> None:
-        while (call := self._work.get()) is not None:
-            _run(call)
-            del call
-            with self._lock:
-                self._idle += 1
+    def __del__(self) -> None:
+        # Nobody can give them work any more. Takes no lock: it may come at any instruction.
+        for _ in range(self._threads):
+            self._work.put(None)
+
+
+def _serve(work: SimpleQueue[_Call | None], pool_of: Callable[[], DaemonPool | None]) -> None:
+    """Run what comes. A thread that has nothing to do does not keep its pool."""
+    while (call := work.get()) is not None:
+        _run(call)
+        del call
+        pool = pool_of()
+        if pool is not None:
+            with pool._lock:
+                pool._idle += 1
+        del pool
 
 
 def _run(call: _Call) -> None:

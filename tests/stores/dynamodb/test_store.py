@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import time
+import weakref
 from contextlib import closing
 
 import boto3
@@ -317,3 +320,21 @@ def test_url(lab: Lab) -> None:
         assert locks.facts.clock_doubt == 1.5 * SECOND
         with locks.acquire("k"):
             assert store.load("k") != Entry()
+
+
+# --- forks ----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_keeps_nothing_but_the_connections(own_lab: Lab) -> None:
+    """A client is ten megabytes, and children that fork have children. The parent goes on."""
+    store = own_lab.store()
+    with Locks(store, ttl=60) as locks, locks.acquire("k") as lease:
+        client = weakref.ref(store.table.client)
+        child = os.fork()
+        if child == 0:
+            gc.collect()
+            os._exit(0 if client() is None else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        lease.renew()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -11,8 +12,9 @@ from contextlib import closing
 import pytest
 
 import holdfast
+from holdfast import AcquireTimeout, aio
 from holdfast.core.commands import Claim, Free
-from holdfast.stores.redis import RedisStore
+from holdfast.stores.redis import RedisStore, listen
 from holdfast.stores.redis.layout import Names
 from holdfast.stores.redis.listen import Bells, sleeper_for
 from holdfast.stores.wakeups import Sleeper
@@ -179,3 +181,51 @@ def test_old_news_ring_nobody() -> None:
     assert not rung
     bells.heard([b"message", channel, b"11 *"])
     assert rung
+
+
+def channels_of(server: RedisServer, key: str) -> int:
+    """How many locks whose keys begin like this the server has to tell of."""
+    with client(server.port) as redis:
+        return len(redis.pubsub_channels(f"holdfast:{{{key}*:wake"))
+
+
+def test_locks_that_were_waited_for_are_forgotten(
+    server: RedisServer, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits for ever new locks does not listen to all of them for ever; and whoever waits for
+    one of the first again is woken."""
+    monkeypatch.setattr(listen, "MOST_CHANNELS", 8)
+    with holdfast.connect(server.url) as locks, holdfast.connect(server.url) as others:
+        held = [others.acquire(f"{key}{number}") for number in range(60)]
+        for lease in held:
+            with pytest.raises(AcquireTimeout):
+                locks.acquire(lease.key, timeout=0.02)
+        until(lambda: channels_of(server, key) <= 10)
+        threading.Timer(0.2, held[0].release).start()
+        locks.acquire(held[0].key, timeout=20, fair=False).release()
+
+
+def test_locks_that_tasks_waited_for_are_forgotten(
+    server: RedisServer, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same for asyncio; those that are waited for at the same time are all listened to."""
+    monkeypatch.setattr(listen, "MOST_CHANNELS", 8)
+
+    async def run() -> None:
+        async with aio.connect(server.url) as locks, aio.connect(server.url) as others:
+            held = [await others.acquire(f"{key}{number}") for number in range(60)]
+            for lease in held:
+                with pytest.raises(AcquireTimeout):
+                    await locks.acquire(lease.key, timeout=0.02)
+            async with asyncio.timeout(10):
+                while await asyncio.to_thread(channels_of, server, key) > 10:
+                    await asyncio.sleep(0.05)
+            waits = [asyncio.ensure_future(locks.acquire(lease.key)) for lease in held[:20]]
+            async with asyncio.timeout(20):
+                while await asyncio.to_thread(channels_of, server, key) < 20:
+                    await asyncio.sleep(0.05)
+                for lease in held[:20]:
+                    await lease.release()
+                await asyncio.gather(*waits)
+
+    asyncio.run(run())

@@ -26,7 +26,7 @@ from holdfast.stores.url import redact
 
 MOST_KEYS = 100  # of a BatchGetItem
 
-# Clients of before a fork: closing one in the child could disturb the parent's.
+# Connections of before a fork: closing one in the child could disturb the parent's.
 _abandoned: list[Any] = []
 
 
@@ -45,7 +45,7 @@ class Table:
         self.name = adopted.options.table
         self.layout = Layout(adopted.options.partition_key, adopted.typed)
         self.clock = HeaderClock(adopted.options.clock_margin)
-        self.client = adopted.client
+        self.client: Any = adopted.client
         received = "response-received.dynamodb"
         self.client.meta.events.register(received, refuse_half, refuse_half.__name__)
         self._owned = adopted.owned
@@ -124,7 +124,8 @@ class Table:
 
     def abandon(self) -> None:
         """In a forked child: the connections are the parent's."""
-        _abandoned.append(self.client)
+        _abandoned.append(_connections(self.client) if self._owned else self.client)
+        self.client = None  # the rest of it is megabytes
 
     def _send(self, name: str, doing: Doing, **arguments: Any) -> Mapping[str, Any]:
         tries = 2 if doing == "reading" else 1
@@ -175,6 +176,11 @@ class Table:
     def _trouble(self, exc: Exception, doing: Doing) -> Exception:
         sent_twice = was_retried(exc) if is_answer(exc) else self._tries_again
         return trouble(exc, doing, self.place, sent_twice=sent_twice)
+
+
+def _connections(client: Any) -> Any:
+    """What has the connections of a client; if that cannot be found, the client."""
+    return getattr(getattr(client, "_endpoint", None), "http_session", client)
 
 
 def _tries_again(client: Any) -> bool:

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 from time import monotonic
 from typing import Any
 
@@ -41,6 +42,9 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
 REST_S = 1.0
 # A channel that told so often of a lock for which nobody waits here is left.
 UNHEARD = 8
+# So many channels are listened to at most, or as many as somebody waits for: locks come and go, and
+# of most that were ever waited for nothing more is heard.
+MOST_CHANNELS = 1000
 # So many channels are known by their names.
 REMEMBERED = 256
 _ALL = [b"*"]
@@ -74,7 +78,7 @@ class Bells:
             channel = self._channels.get(sleeper.key)
             if channel is None:
                 self._channels[sleeper.key] = _Channel()
-                return self._request(b"SUBSCRIBE", [sleeper.key])
+                return self._request(b"SUBSCRIBE", [sleeper.key]) + self._leave_some()
             channel.unheard = 0
             told = channel.last
         if _newer(told, sleeper.version):
@@ -142,6 +146,18 @@ class Bells:
                 self._channels.setdefault(key, channel)
             return b""
         return self._request(b"UNSUBSCRIBE", [key])
+
+    def _leave_some(self) -> bytes:
+        """Where there are too many channels, see to the oldest. Two for each new one, so that they
+        become fewer; one that is still needed counts as new."""
+        left = []
+        for key in list(islice(self._channels, 2)) if len(self._channels) > MOST_CHANNELS else ():
+            channel = self._channels.pop(key)
+            if channel.asked or self.sleepers.sleepers(key):
+                self._channels[key] = channel
+            else:
+                left.append(key)
+        return self._request(b"UNSUBSCRIBE", left) if left else b""
 
     def _confirmed(self, key: str) -> str | None:
         with self._lock:
