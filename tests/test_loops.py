@@ -90,6 +90,55 @@ def test_two_loops_at_once(target: Target) -> None:
     assert "aio.connect()" in str(said[0])
 
 
+@pytest.mark.parametrize("target", ["sqlite", *OF_ONE_LOOP], indirect=True)
+def test_a_client_is_closed_while_its_loop_stands_still(target: Target) -> None:
+    """On another loop, and to the end: its store is told."""
+    store, closed = target.open(), list[bool]()
+    end = store.close
+    store.close = lambda: closed.append(True) or end()  # type: ignore[method-assign, func-returns-value]
+    locks, still = aio.Locks(store), asyncio.new_event_loop()
+    still.run_until_complete(use(locks, unique()))
+    asyncio.run(locks.close())
+    asyncio.run(locks.close())
+    assert closed == [True]
+    still.close()
+
+
+@pytest.mark.parametrize("target", OF_ONE_LOOP, indirect=True)
+def test_a_client_is_not_closed_under_a_loop_that_runs(target: Target) -> None:
+    """Whoever tries is told so, and the client is as it was."""
+
+    async def run() -> None:
+        await use(locks, key)
+        with pytest.raises(UsageError):
+            await asyncio.to_thread(asyncio.run, locks.close())
+        assert await use(locks, key) == [key]
+        await locks.close()
+
+    locks, key = aio.Locks(target.open()), unique()
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("target", ["memory", "redis"], indirect=True)
+def test_a_loss_is_told_on_the_next_loop(target: Target) -> None:
+    """A lease that outlives its loop tells it where the client is used now."""
+    locks, key = aio.Locks(target.open()), unique()
+
+    async def acquire() -> aio.Lease:
+        return await locks.acquire(key, ttl=1)
+
+    async def lose(lease: aio.Lease) -> None:
+        told = asyncio.Event()
+        lease.on_lost(lambda _: told.set())
+        await locks.evict(key)
+        async with asyncio.timeout(20):
+            await lease.lost.wait()
+            await told.wait()
+        await locks.close()
+
+    asyncio.run(lose(asyncio.run(acquire())))
+
+
 @pytest.mark.parametrize("target", OF_ONE_LOOP, indirect=True)
 def test_loops_that_are_gone_leave_nothing_open(target: Target) -> None:
     """The connections of a loop are closed when the client goes on on another one."""

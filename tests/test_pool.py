@@ -70,3 +70,28 @@ def test_a_thread_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     pool.close()
     with pytest.raises(RuntimeError, match="new thread"):
         DaemonPool(2, "test-pool").submit(lambda: 7)
+
+
+def test_threads_can_be_had_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stood in line meanwhile does not make a busy thread look idle afterwards."""
+    pool, first, second = DaemonPool(2, "test-pool"), threading.Event(), threading.Event()
+    pool.run(lambda: first.wait(LONG_S))
+
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def keep_busy() -> None:
+        began.set()
+        second.wait(LONG_S)
+
+    began = threading.Event()
+    with monkeypatch.context() as shortage:
+        shortage.setattr(threading.Thread, "start", fail)
+        pool.run(keep_busy)
+    first.set()
+    assert began.wait(LONG_S)
+    try:
+        assert pool.submit(lambda: 7).result(5) == 7
+    finally:
+        second.set()
+        pool.close()

@@ -339,8 +339,10 @@ class Locks:
     async def close(self) -> None:
         """Let go of the store. Leases that are still held are lost to this client; their
         locks stay until the ttl, because whatever they protect may still be under way."""
-        if self._client.close():
-            await self._driver.store_here().close()
+        if self._client.usable:
+            store = self._driver.store_here(to_close=True)
+            if self._client.close():
+                await store.close()
 
     async def __aenter__(self) -> Locks:
         return self

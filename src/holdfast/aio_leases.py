@@ -113,7 +113,7 @@ class Lease(LeaseBase[asyncio.Event]):
         return asyncio.Event()
 
     def _set_event(self, event: asyncio.Event) -> None:
-        if asyncio._get_running_loop() is self._loop:
+        if asyncio._get_running_loop() is self._home():
             event.set()  # whoever asks now sees it now
         else:
             self._on_loop(event.set)
@@ -121,9 +121,14 @@ class Lease(LeaseBase[asyncio.Event]):
     def _call(self, callback: Callable[..., Any]) -> None:
         self._on_loop(functools.partial(_call_back, callback, self))
 
+    def _home(self) -> asyncio.AbstractEventLoop:
+        """The loop on which it was acquired; once that is closed, the one where its client is."""
+        follows = self._driver.loop if self._loop.is_closed() else None
+        return self._loop if follows is None else follows
+
     def _on_loop(self, call: Callable[[], Any]) -> None:
         try:
-            self._loop.call_soon_threadsafe(call)
+            self._home().call_soon_threadsafe(call)
         except RuntimeError:
             logger.debug("The event loop of the lease on %s is closed", printable(self.key))
 

@@ -86,6 +86,11 @@ class Client:
         if self._unusable is not None:
             raise self._unusable
 
+    @property
+    def usable(self) -> bool:
+        """Neither closed, nor of the process that this one was forked from."""
+        return self._unusable is None
+
     def close(self) -> bool:
         """Stop the keeper. False: it was closed before, or is not ours."""
         if self._unusable is not None:

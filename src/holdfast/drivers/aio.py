@@ -63,21 +63,22 @@ class AsyncDriver:
             Sleep: self._sleep,
         }
         self._check = check
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None  # on which it was last used
 
-    def store_here(self) -> AsyncStore:
+    def store_here(self, *, to_close: bool = False) -> AsyncStore:
         """The store, for the event loop that runs. One loop may follow another, as they do in
-        tests; two at a time share only a store that knows nothing of loops."""
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            if self._loop is not None and self._store.of_one_loop:
-                if not self._loop.is_closed():
+        tests; two at a time share only a store that knows nothing of loops. Whoever closes it
+        need not wait for the end of a loop that stands still: nobody is in its connections."""
+        loop, before = asyncio.get_running_loop(), self.loop
+        if loop is not before:
+            if before is not None and self._store.of_one_loop:
+                if before.is_running() if to_close else not before.is_closed():
                     raise UsageError(
                         "This client is in use on another event loop, and its connections belong "
                         "to that one: call aio.connect() on each loop."
                     )
                 self._store = self._store.moved()
-            self._loop = loop
+            self.loop = loop
         return self._store
 
     async def _load(self, effect: Load) -> tuple[Entry, Micros, Micros]:

@@ -32,7 +32,7 @@ class DaemonPool:
         self._lock = threading.Lock()
         self._work: SimpleQueue[_Call | None] = SimpleQueue()
         self._threads = 0
-        self._idle = 0
+        self._idle = 0  # threads without a call; below 0, so many calls stand in line
         self._closed = False
 
     def run(self, call: _Call) -> None:
@@ -41,10 +41,9 @@ class DaemonPool:
             if self._closed:
                 self._start(partial(_run, call))
                 return
-            if self._idle > 0:
-                self._idle -= 1
-            elif self._threads < self._most:
+            if self._idle <= 0 and self._threads < self._most:
                 self._start_another()
+            self._idle -= 1
             self._work.put(call)
 
     def submit(self, call: Callable[[], R]) -> Future[R]:
@@ -71,6 +70,7 @@ class DaemonPool:
                 raise
         else:
             self._threads += 1
+            self._idle += 1
 
     def _start(self, target: Callable[[], None]) -> None:
         threading.Thread(target=target, name=self._name, daemon=True).start()

@@ -317,3 +317,30 @@ def test_a_cancellation_in_the_middle_of_a_release(
     lab.do(run())
     assert lab.raw.get("foo") is None
     lab.close()
+
+
+def test_a_cancelled_release_leaves_the_next_holder_alone(
+    server: RedisServer, proxy: LossyProxy
+) -> None:
+    """Another task has got the lock with the same object by then, and can release it."""
+    lab = Lab(server.port, "ours", "async")
+    lab.raw.flushdb()
+    lab.client = lab.new_client(proxy.port, socket_timeout=None)
+
+    async def run() -> None:
+        lock = lab.lock()
+        await lock.acquire()
+        proxy.plan("drop reply", having=b"EVAL")
+        task = asyncio.ensure_future(lock.release())
+        while lab.raw.exists("foo"):
+            await asyncio.sleep(0)
+        proxy.heal()
+        assert await lock.acquire(blocking=False)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await lock.release()
+
+    lab.do(run())
+    assert lab.raw.get("foo") is None
+    lab.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +24,7 @@ from holdfast.integrations.celery import (
 )
 from holdfast.integrations.celery import clients as integration
 from holdfast.integrations.celery.handing import HEADER
+from holdfast.integrations.celery.taken import check_countdown
 
 
 @pytest.fixture
@@ -289,6 +291,12 @@ def test_mistakes_are_told_where_they_are_made(options: dict[str, Any], says: st
     """A wrong option is an error when the module is imported."""
     with pytest.raises(UsageError, match=says):
         exclusive(**options)(lambda item: None)
+
+
+def test_a_countdown_may_be_a_timedelta() -> None:
+    """In seconds: Celery would not send the task again with a timedelta, and so lose it."""
+    assert check_countdown(timedelta(minutes=1)) == 60
+    assert check_countdown(0.5) == 0.5
 
 
 def test_the_wrong_order_of_decorators(app: Celery) -> None:

@@ -86,12 +86,15 @@ class _Told(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         body = json.dumps({"__type": f"com.amazonaws.dynamodb#{code}", "message": message})
-        if status == 200:
+        if status == 200 or not code:
             body = message
         self.send_response_only(status)
         self.send_header("Date", DATE)
         self.send_header("Content-Type", "application/x-amz-json-1.0")
-        self.send_header("Content-Length", str(len(body)))
+        if status == 200 or code:
+            self.send_header("Content-Length", str(len(body)))
+        else:  # a page of a proxy's, until it hangs up
+            self.close_connection = True
         self.end_headers()
         self.wfile.write(body.encode())
 

@@ -65,6 +65,11 @@ ANSWERS: list[tuple[Answer, type[HoldfastError], type[HoldfastError], str]] = [
     ((400, "ValidationException", "Item size"), StoreFull, StoreFull, "400 KB"),
     ((400, "SomethingNew", "Hm"), Misconfigured, Misconfigured, "Hm"),
     ((0, "", ""), Unavailable, OutcomeUnknown, "closed"),
+    # What a proxy may say, and half of what the service may: neither with its length.
+    ((403, "", "<html>Blocked</html>"), NotAllowed, NotAllowed, "Blocked"),
+    ((503, "", "<html>Later</html>"), Unavailable, OutcomeUnknown, "503"),
+    ((400, "", '{"__type": "com.amazon'), Unavailable, OutcomeUnknown, "22 read"),
+    ((200, "", "<html>Welcome</html>"), Unavailable, OutcomeUnknown, "20 read"),
 ]
 
 

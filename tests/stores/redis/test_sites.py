@@ -21,7 +21,7 @@ import redis.sentinel
 import holdfast
 from holdfast import aio
 from holdfast.errors import BadURL, Misconfigured
-from holdfast.stores.redis.connect import site_from_url
+from holdfast.stores.redis.connect import Settings, site_from_url
 from holdfast.stores.redis.line import Line
 from holdfast.stores.redis.listen import REST_S, Listener
 from holdfast.stores.registry import open_store
@@ -224,3 +224,11 @@ def test_strangers_are_no_store() -> None:
         holdfast.connect(object())
     with pytest.raises(Exception, match="not a Redis client"):
         holdfast.connect(redis.exceptions.RedisError("x"))
+
+
+@pytest.mark.parametrize("module", [redis.connection, redis.asyncio.connection])
+def test_an_option_that_this_redis_py_does_not_know(module: Any) -> None:
+    """As 6.0 does not know `ssl_ca_path` for asyncio, and calls it a TypeError."""
+    settings = Settings(True, {"ssl_of_tomorrow": 1})
+    with pytest.raises(Misconfigured, match="ssl_of_tomorrow"):
+        settings.connection(module, None, ("127.0.0.1", 1))

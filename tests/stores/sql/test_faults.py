@@ -78,6 +78,26 @@ def test_no_answer(server: Server, mode: Any) -> None:
         store.close()
 
 
+def test_no_thread_for_the_deadlines(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That is trouble of the moment, and later calls have their time limit again."""
+
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with Proxy(server.engine.port) as proxy:
+        query = f"table={server.new_table()}&timeout_s=1"
+        store = open_store(server.url(port=str(proxy.port), query=query))
+        with monkeypatch.context() as shortage:
+            shortage.setattr(threading.Thread, "start", fail)
+            with pytest.raises(Unavailable, match="new thread"):
+                store.load("k")
+        store.setup()
+        proxy.mode = "drop requests"
+        with pytest.raises(OutcomeUnknown):
+            store.swap("k", None, Record(7))
+        store.close()
+
+
 def test_no_answer_for_asyncio(server: Server) -> None:
     """The same on an event loop, which goes on meanwhile."""
 

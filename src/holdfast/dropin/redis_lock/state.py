@@ -173,8 +173,9 @@ class LockState:
         return mine
 
     def _may_release_again(self, expected: bytes, given: str | bytes | None) -> None:
-        """Whether it was released is not known: the token is kept for another try."""
-        if given is None:
+        """Whether it was released is not known: the token is kept for another try; unless another
+        thread or task has got the lock with this object, so that it was."""
+        if given is None and self.local.token is None:
             self.local.token = expected
 
     def _token_for(self, what: str) -> bytes:

@@ -43,9 +43,9 @@ def check_busy(busy: Any) -> WhenBusy:
 
 def check_countdown(countdown: Any) -> Countdown:
     """Seconds, or a function that makes them from the number of retries so far."""
-    if not callable(countdown):
-        micros(countdown, "countdown")
-    return countdown  # type: ignore[no-any-return]
+    if callable(countdown):
+        return countdown  # type: ignore[no-any-return]
+    return micros(countdown, "countdown") / SECOND  # Celery knows no timedelta here
 
 
 def was_skipped(result: Any) -> bool:

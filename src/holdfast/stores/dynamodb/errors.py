@@ -115,13 +115,18 @@ _BEFORE: tuple[tuple[type[Exception], Meaning], ...] = (
 
 def refuse_half(response_dict: Mapping[str, Any] | None, **_: Any) -> None:
     """A reply that broke off is none. botocore does not look at how long it should be, and half
-    an item would be no item to it: a lock that somebody holds would seem to be free."""
+    an item would be no item to it, like anything else that it cannot read: a lock that somebody
+    holds would seem to be free."""
     if response_dict is None:  # there is none at all
         return
     body, length = response_dict["body"], response_dict["headers"].get("Content-Length")
-    whole = len(body) == int(length) if length else _is_json(body)
-    if not whole:
-        raise boto.IncompleteReadError(actual_bytes=len(body), expected_bytes=length or "more")
+    if length and len(body) != int(length):
+        raise boto.IncompleteReadError(actual_bytes=len(body), expected_bytes=length)
+    whole = _is_json(body) if body else bool(length)
+    # Of an error the status says enough: it may be a proxy's, with a page of its own.
+    page = response_dict["status_code"] >= 300 and body and (length or body[:1] != b"{")
+    if not whole and not page:
+        raise boto.IncompleteReadError(actual_bytes=len(body), expected_bytes="more")
 
 
 def _is_json(body: bytes) -> bool:

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import redis
 from msgspec import Struct
 
-from holdfast.errors import BadOption, BadURL, Unsupported
+from holdfast.errors import BadOption, BadURL, Misconfigured, Unsupported
 from holdfast.stores.url import StoreURL
 
 Address = tuple[str, int] | str
@@ -64,7 +65,13 @@ class Settings(Struct, frozen=True):
         if isinstance(address, str):
             return module.UnixDomainSocketConnection(path=address, **options)
         kind = module.SSLConnection if self.tls else module.Connection
-        return kind(host=address[0], port=address[1], **options)
+        try:
+            return kind(host=address[0], port=address[1], **options)
+        except TypeError as exc:  # older releases do not know all options on both faces
+            raise Misconfigured(
+                f"redis-py {redis.__version__} cannot connect with these options ({exc}): a later "
+                f"release may."
+            ) from exc
 
 
 class Site(Struct, frozen=True):

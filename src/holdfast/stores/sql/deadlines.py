@@ -52,8 +52,17 @@ class Deadlines:
             self._pending[number] = time.monotonic() + self._seconds, connection
             start, self._running = not self._running, True
         if start:
-            threading.Thread(target=self._watch, name="holdfast-deadlines", daemon=True).start()
+            self._start_watching(number)
         return number
+
+    def _start_watching(self, number: int) -> None:
+        try:
+            threading.Thread(target=self._watch, name="holdfast-deadlines", daemon=True).start()
+        except RuntimeError as exc:  # no thread to be had: the next call tries again
+            with self._lock:
+                self._running = False
+                self._pending.pop(number, None)
+            raise ConnectionError(str(exc)) from exc
 
     def stop(self, number: int) -> None:
         """It was in time."""
