@@ -191,12 +191,23 @@ class Interrupt:
             if event == "line":
                 came_from, last = last, frame.f_lineno
                 self.left -= 1
-                if self.left < 0 and not self.raised and not leaves_a_block(frame, came_from):
+                if self.left < 0 and not self.raised and not only_traced(frame, came_from):
                     self.raised = f"{code.co_filename}:{frame.f_lineno}"
                     raise KeyboardInterrupt
             return line
 
         return line
+
+
+def only_traced(frame: FrameType, came_from: int) -> bool:
+    """No Ctrl-C comes here, or not in the way in which a tracer can raise it."""
+    return leaves_a_block(frame, came_from) or goes_round(frame, came_from)
+
+
+def goes_round(frame: FrameType, came_from: int) -> bool:
+    """Since Python 3.12 a comprehension runs in the frame around it. What a tracer raises between
+    two of its rounds passes by the `except` of that frame; a Ctrl-C does not."""
+    return sys.version_info >= (3, 12) and came_from == frame.f_lineno
 
 
 def leaves_a_block(frame: FrameType, came_from: int) -> bool:

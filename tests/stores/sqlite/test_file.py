@@ -130,6 +130,16 @@ def test_a_file_that_is_no_database(path: Path, content: bytes) -> None:
     assert path.read_bytes() == content
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="tells what is open on Linux only")
+def test_a_file_that_is_no_database_is_let_go(path: Path) -> None:
+    """It is not open any more when the error comes, whoever keeps that."""
+    path.write_bytes(b"just some text\n" * 99)
+    with pytest.raises(ForeignStore) as kept:
+        holdfast.connect(f"sqlite://{path}")
+    assert not is_open(path)
+    assert kept.value.__traceback__ is not None
+
+
 def test_somebody_elses_database(path: Path) -> None:
     """It is left alone as well, and the message says what to do."""
     other = sqlite3.connect(path)

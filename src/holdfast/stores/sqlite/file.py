@@ -127,9 +127,14 @@ class Connection:
         except sqlite3.Error as exc:
             raise self.trouble(exc, writing=False) from exc
         self._cursor = self._sqlite.cursor()
-        self._paused = False
-        self.run("PRAGMA synchronous = NORMAL")
-        self.run(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        was_paused, self._paused = self._paused, False
+        try:
+            self.run("PRAGMA synchronous = NORMAL")
+            self.run(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        except BaseException:
+            self._let_go()  # nobody else has this connection yet
+            self._paused = was_paused
+            raise
 
     def _run_when_free(self, sql: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
         # SQLite's own busy handler sleeps for up to 100 ms at a time; a lock changes hands
