@@ -44,7 +44,7 @@ def worse(now: Results, before: Results | None) -> list[str]:
                 f"{WORKLOADS[row.workload].title} on {row.store}: {has:.2f}× {row.contestant}, "
                 f"it was {was:.2f}× on {before.started}"
             )
-    return found
+    return list(dict.fromkeys(found))  # one line for all numbers of contenders
 
 
 def _spread(results: Results, theirs: Row) -> float:
