@@ -31,6 +31,8 @@ SCHEMA = 1
 PAGE_BYTES = 1024
 # A checkpoint waits for the disk, so there is one in a few thousand writes (4 MiB).
 CHECKPOINT_PAGES = 4000
+# The system has the file in its memory, too: what is in use at a time is a few pages.
+CACHE_KIB = 512
 SQL = read_queries(Path(__file__).with_name("queries.sql"))
 
 # The last one, SQLite's "locking protocol", is a race for the log that was lost too often.
@@ -131,6 +133,7 @@ class Connection:
         try:
             self.run("PRAGMA synchronous = NORMAL")
             self.run(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+            self.run(f"PRAGMA cache_size = -{CACHE_KIB}")
         except BaseException:
             self._let_go()  # nobody else has this connection yet
             self._paused = was_paused
