@@ -235,6 +235,24 @@ def test_what_has_not_run_yet_is_refused(locks: Locks) -> None:
             locks.guard("k")(made)()
 
 
+def test_what_has_not_run_yet_is_refused_by_aio() -> None:
+    """An async function may return what has not run, too."""
+
+    async def later() -> None:
+        raise AssertionError("it ran")
+
+    async def passed_on() -> Any:
+        return later()
+
+    async def run() -> None:
+        async with aio.connect(f"memory://{unique()}") as locks:
+            with pytest.raises(UsageError, match="has not run"):
+                await locks.guard("k")(passed_on)()
+            assert (await locks.show("k")).free
+
+    asyncio.run(run())
+
+
 def test_callables_without_a_name(locks: Locks) -> None:
     """A partial function can be guarded, and skipped, too."""
     run = locks.guard("k:{x}", busy="skip")(functools.partial(lambda x, y: x + y, y=2))

@@ -253,7 +253,9 @@ class Locks:
                     return None
                 async with lease:
                     with Within(lease):
-                        return await function(*args, **kwargs)
+                        outcome = await function(*args, **kwargs)
+                        guarded.check_ran(outcome)
+                        return outcome
 
             return run
 
