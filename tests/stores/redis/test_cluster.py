@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from typing import Any
 
@@ -74,16 +75,7 @@ def test_slot_moves_while_a_lock_is_held(face: str, key: str) -> None:
         assert (await store.load(key)).record.holders
         assert isinstance((await store.apply(key, Free(CLAIM.token), "e")).verdict, Freed)
 
-    async def through_the_loop() -> None:
-        store = open_store(cluster.url).to_async()
-        await run(store)
-        await store.close()
-
-    if face == "async":
-        asyncio.run(through_the_loop())
-        return
-    with closing(open_store(cluster.url)) as store:
-        asyncio.run(run(_Awaited(store)))
+    _run_through(face, cluster.url, run)
 
 
 @pytest.mark.parametrize("face", ["sync", "async"])
@@ -100,16 +92,7 @@ def test_slot_moves_while_a_lock_is_looked_at(face: str, key: str) -> None:
             assert (await store.load(key)).record.holders
             assert [name for name, _ in (await store.scan(key, None, 10)).entries] == [key]
 
-    async def through_the_loop() -> None:
-        store = open_store(cluster.url).to_async()
-        await run(store)
-        await store.close()
-
-    if face == "async":
-        asyncio.run(through_the_loop())
-        return
-    with closing(open_store(cluster.url)) as store:
-        asyncio.run(run(_Awaited(store)))
+    _run_through(face, cluster.url, run)
 
 
 def test_lock_on_a_new_master_is_listed(key: str) -> None:
@@ -129,6 +112,19 @@ def test_lock_on_a_new_master_is_listed(key: str) -> None:
             assert [name for name, _ in store.scan(key, None, 10).entries] == [key]
     finally:
         cluster.stop()
+
+
+def _run_through(face: str, url: str, run: Callable[[Any], Awaitable[None]]) -> None:
+    async def through_the_loop() -> None:
+        store = open_store(url).to_async()
+        await run(store)
+        await store.close()
+
+    async def blocking() -> None:
+        with closing(open_store(url)) as store:
+            await run(_Awaited(store))
+
+    asyncio.run(through_the_loop() if face == "async" else blocking())
 
 
 class _Awaited:

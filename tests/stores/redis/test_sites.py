@@ -112,17 +112,21 @@ def test_unix_socket(tmp_path: Path, key: str) -> None:
         check_both_faces(f"unix://{path}", key)
 
 
+def _tls_server(port: int, certificate: Path, secret: Path, asks_clients: str) -> RedisServer:
+    return RedisServer(
+        "--tls-port", str(port), "--tls-cert-file", str(certificate),
+        "--tls-key-file", str(secret), "--tls-ca-cert-file", str(certificate),
+        "--tls-auth-clients", asks_clients,
+    )  # fmt: skip
+
+
 @pytest.fixture
 def tls(tmp_path: Path) -> Iterator[str]:
     """A server that speaks TLS only, with a certificate of its own; its URL."""
     shared(RedisServer)
     certificate, secret = new_certificate(tmp_path)
     port = free_port()
-    with RedisServer(
-        "--tls-port", str(port), "--tls-cert-file", str(certificate),
-        "--tls-key-file", str(secret), "--tls-ca-cert-file", str(certificate),
-        "--tls-auth-clients", "no",
-    ):  # fmt: skip
+    with _tls_server(port, certificate, secret, asks_clients="no"):
         yield f"rediss://127.0.0.1:{port}?ssl_ca_certs={certificate}"
 
 
@@ -145,11 +149,7 @@ def test_client_with_a_certificate_of_its_own(tmp_path: Path, key: str) -> None:
     )
     subprocess.run(["openssl", "rehash", tmp_path], check=True, capture_output=True)
     port = free_port()
-    with RedisServer(
-        "--tls-port", str(port), "--tls-cert-file", str(certificate),
-        "--tls-key-file", str(secret), "--tls-ca-cert-file", str(certificate),
-        "--tls-auth-clients", "yes",
-    ):  # fmt: skip
+    with _tls_server(port, certificate, secret, asks_clients="yes"):
         client = redis.Redis(
             host="127.0.0.1", port=port, ssl=True, ssl_ca_path=str(tmp_path),
             ssl_certfile=str(certificate), ssl_keyfile=str(locked), ssl_password="s3cret",
