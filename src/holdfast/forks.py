@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -51,6 +52,13 @@ def register_store(store: Pausable) -> None:
 def held_off() -> AbstractContextManager[Any]:
     """No other thread forks meanwhile: a store is open before it can be told to pause."""
     return _forking
+
+
+def in_child(call: Callable[[], None]) -> Callable[[], None]:
+    """Call this in every child, for what a module must not share with the parent."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=call)
+    return call
 
 
 def _before() -> None:

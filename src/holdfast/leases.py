@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar, overload
 
-from holdfast import clock
+from holdfast import clock, forks
 from holdfast.client import Client
 from holdfast.core.holds import Hold
 from holdfast.core.records import SECOND, Mode, Note
@@ -23,14 +22,11 @@ L = TypeVar("L", bound="LeaseBase[Any]")
 _setup = threading.Lock()  # for the rare first use of an event or a callback
 
 
+@forks.in_child
 def _in_child() -> None:
     """Another thread, which a forked child does not have, may have held the parent's."""
     global _setup
     _setup = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
 
 
 class Signals(Generic[E]):

@@ -7,12 +7,11 @@ to any more is not renewed, and the ttl frees it. After a fork the child renews 
 from __future__ import annotations
 
 import logging
-import os
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from holdfast import clock
+from holdfast import clock, forks
 from holdfast.core.commands import Granted
 from holdfast.core.holds import Care, Hold, hold_of
 from holdfast.core.records import SECOND, Holder
@@ -111,5 +110,4 @@ def renewals(kind: type[R]) -> R:
     return found
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_of_this_process.clear)
+forks.in_child(_of_this_process.clear)

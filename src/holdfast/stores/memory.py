@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any
 
-from holdfast import clock
+from holdfast import clock, forks
 from holdfast.core.commands import NOBODY, Wake
 from holdfast.core.contract import Conflict, Entry, Facts, Interval, Page, Swapped, Version
 from holdfast.core.records import Record, encode
@@ -25,15 +24,12 @@ _named: dict[str, MemoryStore] = {}
 _named_lock = threading.Lock()
 
 
+@forks.in_child
 def _in_child() -> None:
     """A forked child has stores of its own: the parent's leases would be ghosts in a copy."""
     global _named_lock
     _named.clear()
     _named_lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
 
 
 class MemoryStore(RingingStore):

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from celery import signals
 
 import holdfast
+from holdfast import forks
 from holdfast.errors import BadOption, ClientForked
 from holdfast.integrations.celery.greenlets import refuse_greenlets
 from holdfast.places import URL_VARIABLE
@@ -100,13 +101,10 @@ def _connect(place: str, options: dict[str, Any]) -> holdfast.Locks:
     return locks
 
 
+@forks.in_child
 def _in_child() -> None:
     global _mine
     _mine = Clients()  # and a new lock with it: a thread of the parent may have held the old one
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
 
 
 def _close(**_: Any) -> None:

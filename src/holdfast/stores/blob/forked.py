@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
-
+from holdfast import forks
 from holdfast.errors import Misconfigured
 
 _used = False
 _cut_off = False
 
 
+@forks.in_child
 def _in_child() -> None:
     global _cut_off
     _cut_off = _used
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)
 
 
 def about_to_use() -> None:
