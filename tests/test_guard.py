@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import threading
@@ -226,7 +227,8 @@ def test_what_has_not_run_yet_is_refused(locks: Locks) -> None:
         raise AssertionError("it ran")
         yield 1
 
-    for function in (later, numbers, numbers_later):
+    blocks = contextlib.contextmanager(numbers), contextlib.asynccontextmanager(numbers_later)
+    for function in (later, numbers, numbers_later, *blocks):
         with pytest.raises(UsageError, match="has not run"):
             locks.guard("k")(_passed_on(function))()
         assert locks.show("k").free

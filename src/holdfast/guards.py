@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AsyncContextDecorator, ContextDecorator
 from contextvars import ContextVar
 from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Literal, get_args
@@ -65,9 +66,12 @@ class Guarded:
     def check_ran(self, outcome: object) -> None:
         """Refuse what is only about to run, when the lock will be free: a decorator or an object
         may have hidden that the function is async or a generator."""
-        if isinstance(outcome, (CoroutineType, GeneratorType, AsyncGeneratorType)):
-            if not isinstance(outcome, AsyncGeneratorType):
-                outcome.close()
+        body = outcome
+        if isinstance(outcome, (ContextDecorator, AsyncContextDecorator)):
+            body = getattr(outcome, "gen", None)  # @contextmanager has made it
+        if isinstance(body, (CoroutineType, GeneratorType, AsyncGeneratorType)):
+            if not isinstance(body, AsyncGeneratorType):
+                body.close()
             raise UsageError(
                 f"What {self.name}() returned has not run yet, and would run without the lock: "
                 f"guard the function itself, below its other decorators (an async one with "
