@@ -6,8 +6,10 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -16,7 +18,7 @@ from holdfast import AcquireTimeout, aio
 from holdfast.core.commands import Claim, Free
 from holdfast.stores.redis import RedisStore, listen
 from holdfast.stores.redis.layout import Names
-from holdfast.stores.redis.listen import Bells, sleeper_for
+from holdfast.stores.redis.listen import Bells, Listener, sleeper_for
 from holdfast.stores.wakeups import Sleeper
 from tests.engines.redis import RedisServer, client
 from tests.helpers import until
@@ -28,9 +30,9 @@ SEEN = 10**15  # a version that all who wait have seen
 class Waiting:
     """A wait in a thread of its own."""
 
-    def __init__(self, store: RedisStore, key: str, token: str) -> None:
+    def __init__(self, store: RedisStore, key: str, token: str, version: int | None = SEEN) -> None:
         self.token = token
-        self._wait: Callable[[], None] = lambda: store.wait(key, SEEN, token, LONG)
+        self._wait: Callable[[], None] = lambda: store.wait(key, version, token, LONG)
         self._thread = threading.Thread(target=self._wait)
         self._thread.start()
 
@@ -181,6 +183,36 @@ def test_old_news_ring_nobody() -> None:
     assert not rung
     bells.heard([b"message", channel, b"11 *"])
     assert rung
+
+
+def test_a_channel_that_is_left_while_somebody_comes(
+    server: RedisServer, store: RedisStore, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is sent for who comes goes after what leaves the channel, and so it is listened to."""
+    monkeypatch.setattr(listen, "UNHEARD", 1)
+    first = Waiting(store, key, "a")
+    until(first.is_over)
+    late: list[Waiting] = []
+    left = threading.Event()
+    request, hear = Bells._request, Listener._hear
+
+    def request_and_be_slow(bells: Bells, what: bytes, keys: list[str]) -> bytes:
+        if what == b"UNSUBSCRIBE" and not late:
+            late.append(Waiting(store, key, "b", None))
+            time.sleep(0.3)  # for who comes to overtake, if it can
+        return request(bells, what, keys)
+
+    def hear_and_tell(listener: Listener, reply: Any) -> None:
+        hear(listener, reply)
+        if late:
+            left.set()
+
+    monkeypatch.setattr(Bells, "_request", request_and_be_slow)
+    monkeypatch.setattr(Listener, "_hear", hear_and_tell)
+    with client(server.port) as redis:
+        channel = store.names.channels(key)[0]
+        until(lambda: left.is_set() or redis.publish(channel, "1 -") < 0)  # nobody hears it
+        until(lambda: late[0].is_over() or redis.publish(channel, f"{SEEN} b") < 0)
 
 
 def channels_of(server: RedisServer, key: str) -> int:

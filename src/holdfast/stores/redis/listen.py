@@ -62,7 +62,8 @@ class _Channel:
 
 
 class Bells:
-    """Who waits for what, and what the server was asked to tell. No I/O; safe for threads."""
+    """Who waits for what, and what the server was asked to tell. No I/O; safe for threads, but
+    one at a time adds or has heard, and sends what is to be sent before the next one does."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
@@ -141,10 +142,6 @@ class Bells:
             if channel.unheard < UNHEARD or channel.asked or self._channels.get(key) is not channel:
                 return b""
             del self._channels[key]
-        if self.sleepers.sleepers(key):  # somebody came meanwhile
-            with self._lock:
-                self._channels.setdefault(key, channel)
-            return b""
         return self._request(b"UNSUBSCRIBE", [key])
 
     def _leave_some(self) -> bytes:
@@ -390,10 +387,9 @@ class Listener:
             raise _Refused(reply)
         if not isinstance(reply, list):
             return
-        key, request = self.bells.heard(reply)
-        if request:
-            with self._lock:
-                self._send(request)
+        with self._lock:
+            key, request = self.bells.heard(reply)
+            self._send(request)
         if key is not None:
             self._check(key)
 
