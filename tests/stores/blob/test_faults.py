@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import os
 import stat
 import threading
@@ -292,3 +293,17 @@ def test_a_file_server_that_fails_at_the_last_step(
         store.swap("k", None, Record(7))
     monkeypatch.undo()
     assert store.load("k").record.fence == 7
+
+
+def test_a_file_server_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its error is told in our words, and the file is not kept open."""
+    store = open_store(f"file://{tmp_path}")
+
+    def refuse(opened: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(Unavailable, match="locks"):
+        store.swap("k", None, Record(7))
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

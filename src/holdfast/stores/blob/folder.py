@@ -166,8 +166,10 @@ class Folder:
                     nap = min(nap * 1.5, _LONGEST_NAP_S)
                 if _is_still(opened, path):
                     return opened
-            except BaseException:
+            except BaseException as exc:
                 os.close(opened)
+                if isinstance(exc, OSError):  # a file server may have no locks
+                    raise self.trouble(exc) from exc
                 raise
             os.close(opened)  # somebody has tidied up; the others lock a new file
 
