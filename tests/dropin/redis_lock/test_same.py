@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -156,10 +157,12 @@ def test_a_with_block_that_lost_its_lock(lab: Lab) -> None:
 def test_a_with_block_that_lost_its_lock_and_does_not_mind(
     lab: Lab, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """raise_on_release_error=False makes that a warning; also if it was released inside."""
+    """raise_on_release_error=False makes that a warning, where and as redis-py says it."""
     with caplog.at_level(logging.WARNING):
         lab.hold(lab.lock(raise_on_release_error=False), lambda: lab.raw.delete("foo"))
-    assert "no longer owned" in caplog.text
+    logger = "redis.lock" if lab.face == "sync" else "redis.asyncio.lock"
+    text = "Lock was unlocked or no longer owned when exiting context manager."
+    assert caplog.record_tuples == [(logger, logging.WARNING, text)]
 
 
 def test_the_blocks_own_error(lab: Lab) -> None:
@@ -323,13 +326,43 @@ def test_what_subclasses_call(lab: Lab) -> None:
     assert lab.raw.get("foo") is None
 
 
+def test_scripts_of_a_subclass(lab: Lab) -> None:
+    """`register_scripts` is called, and redis-py's own scripts are there to be called."""
+    base: Any = CLASSES[lab.whose, lab.face]
+
+    class Own(base):  # type: ignore[misc]
+        def register_scripts(self) -> None:
+            super().register_scripts()
+            self.lua_count = self.redis.register_script("return redis.call('incr', 'count')")
+
+        def do_release(self, expected_token: bytes) -> Any:
+            return self.lua_release(keys=[self.name], args=[expected_token], client=self.redis)
+
+    lock = lab.client.lock("foo", timeout=5, lock_class=Own)
+    assert lab.do(lock.acquire())
+    lab.do(lock.release())
+    assert lab.raw.get("foo") is None
+    assert lab.do(lock.lua_count()) == 1
+
+
+def test_a_local_of_the_callers_own(lab: Lab) -> None:
+    """Who passes a token on may put it where the lock looks for it."""
+    lock, other = lab.lock(timeout=5), lab.lock(timeout=5)
+    lab.do(lock.acquire())
+    other.local = SimpleNamespace(token=lock.local.token)
+    assert lab.do(other.owned()) is True
+    lab.do(other.release())
+    assert lab.do(other.acquire()) is True
+
+
 def test_the_same_calls(face: Face) -> None:
     """Every public call has the parameters of the original, in their order."""
     theirs, mine = CLASSES["theirs", face], CLASSES["ours", face]
     # Their scripts hang on the class, bound to the first client that made a lock.
-    ignored = {"register_scripts", "lua_release", "lua_extend", "lua_reacquire"}
+    ignored = {"lua_release", "lua_extend", "lua_reacquire"}
     names = {name for name in vars(theirs) if not name.startswith("_") and name.islower()}
-    for name in [*sorted(names - ignored), "__init__"]:
+    block = ["__enter__", "__exit__"] if face == "sync" else ["__aenter__", "__aexit__"]
+    for name in [*sorted(names - ignored), "__init__", *block]:
         original = list(inspect.signature(getattr(theirs, name)).parameters)
         own = list(inspect.signature(getattr(mine, name)).parameters)
         assert own[: len(original)] == original, name

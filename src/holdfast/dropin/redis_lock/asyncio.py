@@ -28,12 +28,14 @@ from holdfast.dropin.redis_lock.calls import (
     extend_calls,
     release_calls,
 )
-from holdfast.dropin.redis_lock.state import LockState, logger
+from holdfast.dropin.redis_lock.state import LOST_IN_BLOCK, LockState
 from holdfast.dropin.redis_lock.wire import UNSURE
 
 __all__ = ["Lock"]
 
 R = TypeVar("R")
+
+logger = redis.asyncio.lock.logger  # whoever listens to it goes on hearing
 
 # How long a cancelled acquire may take to clean up behind itself.
 GRACE_S = 5.0
@@ -123,15 +125,15 @@ class Lock(LockState, redis.asyncio.lock.Lock):
     async def __aexit__(
         self,
         exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         try:
             await self.release()
         except LockError:
             if self.raise_on_release_error:
                 raise
-            logger.warning("The lock on %s was no longer owned at the end of its block", self.name)
+            logger.warning(LOST_IN_BLOCK)
 
     # --- what subclasses of redis-py's lock know --------------------------------------------
 

@@ -24,10 +24,12 @@ from holdfast.dropin.redis_lock.calls import (
     release_calls,
 )
 from holdfast.dropin.redis_lock.push import Listener
-from holdfast.dropin.redis_lock.state import LockState, logger
+from holdfast.dropin.redis_lock.state import LOST_IN_BLOCK, LockState
 from holdfast.dropin.redis_lock.wire import UNSURE
 
 R = TypeVar("R")
+
+logger = redis.lock.logger  # whoever listens to it goes on hearing
 
 
 class Lock(LockState, redis.lock.Lock):
@@ -104,15 +106,15 @@ class Lock(LockState, redis.lock.Lock):
     def __exit__(
         self,
         exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         try:
             self.release()
         except LockError:
             if self.raise_on_release_error:
                 raise
-            logger.warning("The lock on %s was no longer owned at the end of its block", self.name)
+            logger.warning(LOST_IN_BLOCK)
 
     # --- what subclasses of redis-py's lock know --------------------------------------------
 

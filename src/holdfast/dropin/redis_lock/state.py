@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -17,10 +16,9 @@ from holdfast.core.holds import Hold
 from holdfast.dropin.keeping import Renewals, renewals
 from holdfast.dropin.redis_lock.calls import Wanting
 
-logger = logging.getLogger("holdfast")
-
 CHANNEL = "holdfast:freed:"
 TOKEN_BYTES = 16  # as hex: the size of redis-py's own
+LOST_IN_BLOCK = "Lock was unlocked or no longer owned when exiting context manager."
 
 
 class _Local(threading.local):
@@ -28,8 +26,13 @@ class _Local(threading.local):
 
     token: bytes | None = None
 
+
+class _Unsettled(threading.local):
+    """Tokens that may have got in: Redis went silent. Beside `local`, which callers know, and
+    may replace by one of their own."""
+
     def __init__(self) -> None:
-        self.unsettled: list[bytes] = []  # tokens that may have got in: Redis went silent
+        self.tokens: list[bytes] = []
 
 
 class LockState:
@@ -72,10 +75,14 @@ class LockState:
         self.raise_on_release_error = raise_on_release_error
         self.keep = keep
         self.push = push
-        self.local: Any = (
-            _Local() if self.thread_local else SimpleNamespace(token=None, unsettled=[])
-        )
+        self.local: Any = _Local() if self.thread_local else SimpleNamespace(token=None)
+        self._unsettled: Any = _Unsettled() if self.thread_local else SimpleNamespace(tokens=[])
         self._holds: dict[bytes, Hold] = {}  # what is renewed, by its token
+        self.register_scripts()  # for subclasses, which may call them or have their own
+
+    def register_scripts(self) -> None:
+        """As redis-py's lock has it, which comes next in the line of classes."""
+        super().register_scripts()  # type: ignore[misc]
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__name__} {self.name!r}>"
@@ -109,7 +116,7 @@ class LockState:
     def _take_unsettled(self) -> bytes | None:
         """A token that may be in Redis without our knowing. It is taken out: threads and tasks
         that share this lock must not find each other's as their own."""
-        unsettled: list[bytes] = self.local.unsettled
+        unsettled: list[bytes] = self._unsettled.tokens
         try:
             return unsettled.pop()
         except IndexError:
@@ -137,12 +144,12 @@ class LockState:
     def _went_silent(self, wanting: Wanting) -> None:
         """Whether this token got in is not known: the next `acquire` will find out."""
         if wanting.drawn:
-            self.local.unsettled.append(wanting.token)
+            self._unsettled.tokens.append(wanting.token)
 
     def _missed(self, wanting: Wanting) -> None:
         """Redis said no. An earlier try with this token may still be on its way there."""
         if wanting.unsettled:
-            self.local.unsettled.append(wanting.token)
+            self._unsettled.tokens.append(wanting.token)
 
     def _keep(self, wanting: Wanting, since: float, renew: Callable[[bytes, int], bool]) -> None:
         """Renew it in the background."""
