@@ -52,6 +52,8 @@ reveal_type(locks.facts)  # Facts
 @lease.on_lost
 def stop(lost: holdfast.Lease) -> None: ...
 
+lease.on_danger(lambda held: print(reveal_type(held.remaining())))  # float
+
 async def main() -> None:
     locks = aio.connect("memory://")
     async with locks.acquire("k") as lease:
@@ -92,6 +94,8 @@ locks.try_acquire("k").release()
 locks.guard("k", busy="perhaps")
 locks.acquire_all([1])
 with aio.connect().acquire("k"): pass
+locks.acquire("k").on_lost(lambda: None)
+locks.acquire("k").on_danger(print("hurry"))
 
 @locks.guard("k")
 def run(x: int) -> None: ...
