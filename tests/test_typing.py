@@ -48,6 +48,7 @@ reveal_type(waits(1))  # float
 reveal_type(leases["a"])  # Lease
 reveal_type(leases[0])  # Lease
 reveal_type(locks.facts)  # Facts
+reveal_type(holdfast.aio.connect("memory://").acquire("k"))  # Acquiring[Lease]
 
 @lease.on_lost
 def stop(lost: holdfast.Lease) -> None: ...
