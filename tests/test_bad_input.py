@@ -509,6 +509,6 @@ def test_errors_are_sorted() -> None:
     for error in classes:
         assert issubclass(error, HoldfastError)
         assert str(error()), error
-        assert "\n\n" not in str(error())
+        assert "\n" not in str(error()), error
     assert issubclass(UsageError, ValueError)
     assert issubclass(AcquireTimeout, TimeoutError)

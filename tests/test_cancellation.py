@@ -345,17 +345,40 @@ def test_an_acquire_can_be_a_task() -> None:
     asyncio.run(run())
 
 
-def test_an_acquire_that_is_not_awaited_does_nothing() -> None:
-    """What `acquire` returns may be thrown away."""
+def test_an_acquire_that_is_not_awaited_does_nothing_and_says_so() -> None:
+    """A forgotten `await` leaves no lock, and is told as for any coroutine: nothing is locked."""
 
     async def run() -> None:
         async with connect(f"memory://{unique()}") as locks:
-            locks.acquire("k")
-            locks.acquire_all(["k"])
-            gc.collect()
+            for forgotten in (locks.acquire, lambda key: locks.acquire_all([key])):
+                with pytest.warns(RuntimeWarning, match="never awaited: nothing is locked"):
+                    forgotten("k")
             assert (await locks.show("k")).free
 
     asyncio.run(run())
+
+
+def test_an_acquire_that_is_used_or_closed_says_nothing() -> None:
+    """Awaited, entered, a task, cancelled before its start, or closed: none was forgotten."""
+
+    async def run() -> None:
+        async with connect(f"memory://{unique()}") as locks:
+            await (await locks.acquire("k")).release()
+            async with locks.acquire("k"), locks.acquire_all(["a", "b"]):
+                pass
+            await (await asyncio.create_task(locks.acquire("k"))).release()
+            task = asyncio.create_task(locks.acquire("k"))
+            task.cancel()
+            await asyncio.wait([task])
+            locks.acquire("k").close()
+            del task
+            gc.collect()
+            assert (await locks.show("k")).free
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        asyncio.run(run())
+    assert [str(one.message) for one in told if one.category is RuntimeWarning] == []
 
 
 def test_a_blocked_loop_keeps_its_leases(tmp_path: Path) -> None:

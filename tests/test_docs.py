@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import asyncio
+import inspect
 import re
+import signal
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import holdfast
 from holdfast.testing.conformance import CASES, FACES, Face, store_cases
 
 ROOT = Path(__file__).parent.parent
@@ -53,6 +59,43 @@ def test_the_tutorial_works_as_pasted(tmp_path: Path, caplog: pytest.LogCaptureF
     names["locks"].close()
     assert written == ["a", "b"]
     assert caplog.messages == []
+
+
+HOW_TOS = blocks((ROOT / "docs/howto.md").read_text(), "python")
+
+
+@pytest.mark.parametrize("block", HOW_TOS, ids=lambda block: block.split("\n")[0])
+def test_the_how_tos_work_as_pasted(
+    block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each by itself, with a lease at hand and a little work to do."""
+    monkeypatch.setenv("HOLDFAST_URL", f"sqlite://{tmp_path}/locks.db")
+    told: list[str] = []
+    names: dict[str, Any] = dict.fromkeys(("read", "write", "train", "copy", "refresh"), _work)
+    names["metrics"] = SimpleNamespace(count=told.append, time=lambda name, _: told.append(name))
+    handler = signal.getsignal(signal.SIGTERM)
+    with holdfast.connect() as locks, locks.acquire("at hand") as lease:
+        names |= {"holdfast": holdfast, "locks": locks, "lease": lease, "parts": [1]}
+        code = compile(block, "howto.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        if code.co_flags & inspect.CO_COROUTINE:
+            asyncio.run(eval(code, {**names, "write": _work_later}))
+        else:
+            exec(code, names)
+        if "run_pipeline" in names:
+            names["run_pipeline"](7)
+        if "measure" in names:
+            with names["locks"] as measured, measured.acquire("measured"):
+                pass
+            assert told == ["holdfast.Acquired", "holdfast.waited", "holdfast.Released"]
+    signal.signal(signal.SIGTERM, handler)
+
+
+def _work(*args: object, **options: object) -> None:
+    """Nothing to speak of."""
+
+
+async def _work_later(**options: object) -> None:
+    """The same, awaited."""
 
 
 OWN_STORE = "\n".join(blocks((ROOT / "docs/stores/your-own.md").read_text(), "python"))

@@ -37,6 +37,13 @@ def test_what_comes_later_is_shown_at_once() -> None:
     assert "AttributeError: module 'holdfast' has no attribute 'lok'" in ran.stderr
 
 
+def test_the_other_face_needs_no_import_of_its_own() -> None:
+    """`holdfast.aio` is there for who has only imported `holdfast`, as the docs write it."""
+    program = "import holdfast; assert 'aio' in dir(holdfast); holdfast.aio.connect('memory://')"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
 def test_every_error_is_public() -> None:
     """Whatever we raise can be caught by its name in `holdfast`."""
     from holdfast import errors

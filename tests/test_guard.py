@@ -56,6 +56,14 @@ def test_templates(locks: Locks) -> None:
     assert Job().run(5, deep="y") == "n/5/   'y'/{x}"
 
 
+def test_forgotten_key(locks: Locks) -> None:
+    """`@locks.guard` without its key is refused when the module is loaded, on both faces."""
+    guards: list[Any] = [locks.guard, aio.connect(f"memory://{unique()}").guard]
+    for guard in guards:
+        with pytest.raises(BadOption, match=r"template of a key.*'report'"):
+            guard(lambda x: x)
+
+
 @pytest.mark.parametrize("template", ["{nobody}", "{}", "{0}", "{x", "x}", "{x:{width}}", 5, None])
 def test_wrong_template_at_decoration(locks: Locks, template: Any) -> None:
     """A template that can never work is refused when the module is loaded."""

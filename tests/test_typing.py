@@ -48,9 +48,12 @@ reveal_type(waits(1))  # float
 reveal_type(leases["a"])  # Lease
 reveal_type(leases[0])  # Lease
 reveal_type(locks.facts)  # Facts
+reveal_type(holdfast.aio.connect("memory://").acquire("k"))  # Acquiring[Lease]
 
 @lease.on_lost
 def stop(lost: holdfast.Lease) -> None: ...
+
+lease.on_danger(lambda held: print(reveal_type(held.remaining())))  # float
 
 async def main() -> None:
     locks = aio.connect("memory://")
@@ -92,6 +95,8 @@ locks.try_acquire("k").release()
 locks.guard("k", busy="perhaps")
 locks.acquire_all([1])
 with aio.connect().acquire("k"): pass
+locks.acquire("k").on_lost(lambda: None)
+locks.acquire("k").on_danger(print("hurry"))
 
 @locks.guard("k")
 def run(x: int) -> None: ...

@@ -46,7 +46,9 @@ def main(url: str | None) -> int:
 
         tell("An orchestrator starts two remotes.")
         first = start("first")
-        until(lambda: len(results.journal()) >= len(PARTS))
+        until(lambda: len(results.journal()) >= len(PARTS) or first.poll() is not None)
+        if first.poll() is not None:
+            sys.exit("The orchestrator ended before its remotes were at work.")
         tell(f"Both are at work. kill -9 {first.pid}: the orchestrator dies.")
         first.send_signal(signal.SIGKILL)
         first.wait()

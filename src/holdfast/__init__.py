@@ -38,6 +38,7 @@ from holdfast.errors import (
 )
 
 if TYPE_CHECKING:
+    from holdfast import aio as aio
     from holdfast.guards import current_lease
     from holdfast.sync import Lease, Leases, Locks, connect
     from holdfast.views import HolderInfo, LockInfo, WaiterInfo
@@ -96,13 +97,15 @@ _LATER = {
 
 
 def __getattr__(name: str) -> object:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    if name == "aio":  # so that `holdfast.aio` needs no import of its own
+        return import_module(f"{__name__}.aio")
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, "aio"})

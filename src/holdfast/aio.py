@@ -232,7 +232,7 @@ class Locks:
         `timeout`; `wait` waits. Other options are those of `acquire`.
         """
 
-        passed_on = options_for(self.acquire, busy, options)
+        passed_on = options_for(self.acquire, key, busy, options)
 
         def decorate(
             function: Callable[P, Awaitable[R]],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, TypeVar
@@ -185,18 +186,29 @@ class Leases(LeasesBase[Lease]):
 class Acquiring(Coroutine[Any, Any, L]):
     """What `acquire` returns: await it for the lease, or enter it with `async with`.
 
-    It is a coroutine, so that it can be made a task; but one that may be thrown away.
+    It is a coroutine, so that it can be made a task. As with any other, a forgotten `await` is
+    told when it goes: the caller would go on without the lock.
     """
 
-    __slots__ = ("_acquire", "_entered", "_got", "_started")
+    __slots__ = ("_acquire", "_awaited", "_entered", "_got", "_started")
 
     def __init__(self, acquire: Callable[[], Coroutine[Any, Any, L]]) -> None:
         self._acquire = acquire
         self._got: L | None = None
+        self._awaited = False
         self._entered = False
         self._started: Coroutine[Any, Any, L] | None = None
 
+    def __del__(self) -> None:
+        if not self._awaited:
+            warnings.warn(
+                "An acquire was never awaited: nothing is locked. Use `async with` or `await`.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
     def __await__(self) -> Generator[Any, Any, L]:
+        self._awaited = True
         return self._acquire().__await__()
 
     def send(self, value: Any) -> Any:
@@ -209,10 +221,12 @@ class Acquiring(Coroutine[Any, Any, L]):
 
     def close(self) -> None:
         """For whoever runs it as a coroutine."""
+        self._awaited = True  # or given up on purpose
         if self._started is not None:
             self._started.close()
 
     def _coroutine(self) -> Coroutine[Any, Any, L]:
+        self._awaited = True
         if self._started is None:
             self._started = self._acquire()
         return self._started
@@ -220,7 +234,7 @@ class Acquiring(Coroutine[Any, Any, L]):
     async def __aenter__(self) -> L:
         if self._entered:  # we could not tell who leaves first, and with which lease
             raise UsageError("This acquire() is in use: call acquire() for each block.")
-        self._entered = True
+        self._awaited = self._entered = True
         try:
             self._got = await self._acquire()
         except BaseException:

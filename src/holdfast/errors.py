@@ -25,7 +25,8 @@ class HoldfastError(Exception):
     """Something went wrong in Holdfast."""
 
     def __init__(self, message: str | None = None) -> None:
-        super().__init__(message or (self.__doc__ or "").strip())
+        # A docstring may have several lines; a message, which goes into logs, has one.
+        super().__init__(message or " ".join((self.__doc__ or "").split()))
 
 
 # --- the caller's mistake ---------------------------------------------------------------

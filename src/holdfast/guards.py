@@ -25,12 +25,19 @@ def current_lease() -> Any:
     return lease
 
 
-def options_for(acquire: Callable[..., Any], busy: str, options: dict[str, Any]) -> dict[str, Any]:
-    """What a guard passes on to `acquire`. A misspelt option is found when a module is loaded,
-    not when its function is first called."""
+def options_for(
+    acquire: Callable[..., Any], key: str, busy: str, options: dict[str, Any]
+) -> dict[str, Any]:
+    """What a guard passes on to `acquire`. A misspelt option, or a key that was left out
+    (`@locks.guard` alone), is found when a module is loaded, not when its function is first
+    called."""
     import inspect
 
-    inspect.signature(acquire).bind("key", **options)
+    if not isinstance(key, str):
+        raise BadOption(
+            f"guard() takes the template of a key, as in @locks.guard('report'), not {key!r}."
+        )
+    inspect.signature(acquire).bind(key, **options)
     return options if busy == "wait" else {"timeout": 0, **options}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Self, TypeVar, overload
 
 from holdfast import clock, forks
 from holdfast.client import Client
@@ -15,7 +15,7 @@ from holdfast.errors import UsageError
 from holdfast.options import check_callback
 from holdfast.views import WaiterInfo, waiter_info
 
-F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R")
 E = TypeVar("E")
 L = TypeVar("L", bound="LeaseBase[Any]")
 
@@ -159,13 +159,13 @@ class LeaseBase(Generic[E]):
         """An event that is set when the lease is lost."""
         return self._signals().lost
 
-    def on_danger(self, callback: F) -> F:
+    def on_danger(self, callback: Callable[[Self], R]) -> Callable[[Self], R]:
         """Call this (with the lease) when renewals have been failing for a while."""
         check_callback(callback, "on_danger")
         self._add_callback("danger", callback)
         return callback
 
-    def on_lost(self, callback: F) -> F:
+    def on_lost(self, callback: Callable[[Self], R]) -> Callable[[Self], R]:
         """Call this (with the lease) when the lease is lost; at once if it already is."""
         check_callback(callback, "on_lost")
         self._add_callback("lost", callback)
@@ -173,7 +173,7 @@ class LeaseBase(Generic[E]):
             self._call(callback)
         return callback
 
-    def on_wanted(self, callback: F) -> F:
+    def on_wanted(self, callback: Callable[[Self], R]) -> Callable[[Self], R]:
         """Call this (with the lease) when somebody starts to wait for it."""
         check_callback(callback, "on_wanted")
         self._add_callback("wanted", callback)

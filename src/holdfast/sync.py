@@ -216,7 +216,7 @@ class Locks:
         """
         from inspect import iscoroutinefunction
 
-        passed_on = options_for(self.acquire, busy, options)
+        passed_on = options_for(self.acquire, key, busy, options)
 
         def decorate(function: Callable[P, R]) -> Callable[P, R | None]:
             if iscoroutinefunction(function):

@@ -123,7 +123,11 @@ def test_watch_lines(holdfast: Program) -> None:
         watching = holdfast.start("watch", "--interval", "50ms")
         with locks.acquire("k", owner="first"):
             watching.says("k: held by first (exclusive, fence ")
+            waiting = holdfast.start("run", "k", "--fair", "--", "true")
+            watching.says("), 1 waiting")
         watching.says("k: free")
+        assert waiting.code() == 0
+    assert "waiting by" not in watching.out
 
 
 def test_renewals_are_no_change() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from tests.conformance.blob_targets import azure_url
 from tests.engines.azurite import Azurite
 from tests.engines.shared import shared
@@ -35,3 +37,9 @@ def test_on_this_machine() -> None:
 def test_on_azure() -> None:
     """The same with another URL: the locks are objects in a container."""
     check(orchestrate(azure_url(shared(Azurite))))
+
+
+def test_a_store_that_no_remote_reaches() -> None:
+    """It says that the orchestrator has failed, instead of waiting for what will not come."""
+    with pytest.raises(AssertionError, match="ended before its remotes were at work"):
+        orchestrate("memory://")

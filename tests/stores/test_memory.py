@@ -28,7 +28,7 @@ def test_nothing_else(url: str) -> None:
     """It has a name and no options."""
     with pytest.raises(BadURL, match="memory://NAME"):
         open_store(url)
-    with pytest.raises(BadURL):
+    with pytest.raises(BadURL, match="no option busy_s"):
         holdfast.connect("memory://", busy_s=5)
 
 

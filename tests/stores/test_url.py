@@ -94,3 +94,13 @@ def test_parsing_fails_in_one_way(text: str) -> None:
 def test_what_is_shown(text: str, shown: str) -> None:
     """What is no secret stays readable."""
     assert redact(text) == shown
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql", "redis"])
+def test_a_password_that_was_not_escaped(scheme: str) -> None:
+    """What is behind its / is neither a database nor for anybody to see."""
+    with pytest.raises(BadURL, match="%2F") as refused:
+        parse(f"{scheme}://user:s3@cr/et@127.0.0.1/0")
+    assert "cr" not in str(refused.value)
+    assert parse("s3://bucket/a@b").path == "/a@b"
+    assert parse("postgresql://user:pw@host/d%40b").path == "/d@b"

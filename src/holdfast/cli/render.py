@@ -106,14 +106,14 @@ def lock_page(lock: LockInfo) -> Iterator[RenderableType]:
         yield table
 
 
-def state_of(lock: LockInfo) -> str:
-    """A lock in a word or two."""
+def state_of(lock: LockInfo, by: str = "") -> str:
+    """A lock in a word or two, or also by whom it is held."""
     if lock.fault is not None:
         return f"unreadable: {lock.fault}"
     waiting = f", {len(lock.waiters)} waiting" if lock.waiters else ""
     if not lock.holders:
         return f"free (last fence {lock.fence}){waiting}" if lock.fence else f"free{waiting}"
-    return f"held{waiting}"
+    return f"held by {by}{waiting}" if by else f"held{waiting}"
 
 
 def holder_line(holder: HolderInfo) -> str:

@@ -120,7 +120,11 @@ class Ask(Struct, frozen=True, kw_only=True):
     multiple=True,
     help="Something for people to read; may be repeated (in the variable: separated by spaces).",
 )
-@option("--fair/--unfair", default=None, help="Queue at once, or never.  [default: after a moment]")
+@option(
+    "--fair/--unfair",
+    default=None,
+    help="Queue at once, or never.  [default: after a moment; on Redis at once]",
+)
 @option("--max-hold", type=DURATION, help="Stop renewing after this long; the lease is then lost.")
 @option(
     "--grace",

@@ -110,8 +110,7 @@ def _line(change: Change) -> str:
 
     lock = change.lock
     who = "; ".join(map(holder_line, lock.holders))
-    text = f"{time_of(change.at)} {lock.key}: {state_of(lock)}"
-    return printable(f"{text} by {who}" if who else text)
+    return printable(f"{time_of(change.at)} {lock.key}: {state_of(lock, who)}")
 
 
 def _show_table(locks: Locks, prefix: str, interval: float, out: Any) -> None:

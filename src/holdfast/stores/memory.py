@@ -58,7 +58,9 @@ class MemoryStore(RingingStore):
     @classmethod
     def from_url(cls, url: StoreURL, **options: Any) -> MemoryStore:
         """`memory://` or `memory://NAME`."""
-        if url.path.strip("/") or url.options or options:
+        if unknown := sorted({*url.options, *options}):
+            raise BadURL(f"memory://NAME has no option {', '.join(unknown)}.")
+        if url.path.strip("/"):
             raise BadURL("A memory store has a name and nothing else: memory://NAME")
         with _named_lock:
             return _named.setdefault(url.host, cls())

@@ -50,6 +50,8 @@ def parse(text: str) -> StoreURL:
         )
     try:
         parts = urlsplit(text)
+        if parts.password and "@" in parts.path:  # the end of a password with a / in it
+            raise ValueError
         hosts = parts.netloc.rpartition("@")[2]
         several = "," in hosts
         return StoreURL(

@@ -110,6 +110,22 @@ def test_bad_options(option: str) -> None:
         open_store(f"s3://bucket/p?{option}&{S3}")
 
 
+@pytest.mark.parametrize("name", ["endpoint", "endpoint_url", "aws_endpoint", "AWS_ENDPOINT_URL"])
+def test_other_names_of_the_endpoint(name: str, tmp_path: Path) -> None:
+    """Whatever name of obstore's it goes by, it may be one without TLS."""
+    store = open_store(url_of("s3", tmp_path).replace("endpoint=", f"{name}="))
+    assert store.load("k").version is None
+    store.close()
+
+
+@pytest.mark.parametrize("endpoint", ["127.0.0.1:9000", "localhost:9000", "ftp://localhost", ""])
+@pytest.mark.parametrize("bucket", ["s3://b/p?", "az://c/p?account_name=a&"])
+def test_an_endpoint_is_a_url(bucket: str, endpoint: str) -> None:
+    """Without a scheme obstore would panic, which no `except Exception` catches."""
+    with pytest.raises(BadOption, match=r"endpoint.*http://"):
+        open_store(f"{bucket}endpoint={quote(endpoint)}")
+
+
 @pytest.mark.parametrize("prefix", ["with space", "ünï", "a%2Fb", "a+b", "q&a=1", "a#b", "%", "~"])
 def test_odd_prefixes(bucket_url: str, prefix: str) -> None:
     """A prefix may have odd characters in it; nothing is written beside it."""
@@ -213,8 +229,19 @@ class _Raw:
 
 def test_missing_parent(tmp_path: Path) -> None:
     """Only the last directory is made without being asked; `setup` makes them all."""
-    with pytest.raises(Misconfigured):
-        open_store(f"file://{tmp_path}/a/b/c")
+    store = open_store(f"file://{tmp_path}/a/b/c")
+    acts = (
+        lambda: store.load("k"),
+        lambda: store.swap("k", None, Record(1)),
+        lambda: store.scan("", None, 10),
+        lambda: holdfast.connect(store).try_acquire("k"),
+    )
+    for act in acts:
+        with pytest.raises(Misconfigured, match="holdfast setup"):
+            act()
+    store.setup()
+    assert isinstance(store.swap("k", None, Record(1)), Swapped)
+    store.close()
 
 
 def test_a_file_in_place_of_a_directory(tmp_path: Path) -> None:

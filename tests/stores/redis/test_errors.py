@@ -223,11 +223,12 @@ def test_plain_url_of_a_cluster(face: str) -> None:
     assert "redis+cluster://" in str(error)
 
 
-def test_cluster_url_of_a_plain_server(server: RedisServer, face: str) -> None:
-    """A cluster URL for a server that is none says what the server says."""
-    error = trouble(f"redis+cluster://127.0.0.1:{server.port}", face=face)
+@pytest.mark.parametrize("url", ["redis+cluster://{}", "redis+sentinel://{}/locks"])
+def test_other_urls_of_a_plain_server(server: RedisServer, face: str, url: str) -> None:
+    """A server that is neither a cluster nor a Sentinel is not too old: it has another URL."""
+    error = trouble(url.format(f"127.0.0.1:{server.port}"), face=face)
     assert type(error) is Misconfigured
-    assert "cluster" in str(error)
+    assert "connect with redis://" in str(error)
 
 
 def test_unknown_service(face: str) -> None:

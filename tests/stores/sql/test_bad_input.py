@@ -106,7 +106,8 @@ def test_no_right_to_write(server: Server) -> None:
 
 def test_missing_schema(postgres: Server) -> None:
     """A schema that does not exist is not created behind one's back."""
-    refuse(postgres.url(query="schema=nowhere"), Misconfigured, "Create the schema")
+    url = postgres.url(query="schema=nowhere")
+    refuse(url, Misconfigured, "does not exist. Create the schema")
 
 
 def test_table_dropped_while_in_use(server: Server) -> None:

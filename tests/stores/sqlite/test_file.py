@@ -169,7 +169,7 @@ def test_a_missing_folder(tmp_path: Path) -> None:
 
 def test_a_folder_in_its_place(tmp_path: Path) -> None:
     """A folder is no file."""
-    with pytest.raises(Misconfigured, match="cannot be opened"):
+    with pytest.raises(Misconfigured, match="must not be a folder"):
         holdfast.connect(f"sqlite://{tmp_path}")
 
 

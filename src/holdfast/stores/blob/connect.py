@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
@@ -116,8 +117,7 @@ def _open_bucket(
     client = {"timeout": timeout, "connect_timeout": timeout, **options.pop("client_options", {})}
     # What is tried again, and for how long, is for the steps to decide, who know the deadline.
     retries = options.pop("retry_config", {"max_retries": 0})
-    endpoint = str(options.get("endpoint", options.get("base_url", "")))
-    if endpoint.startswith("http://") or '"http://' in str(options.get("service_account_key")):
+    if _in_the_clear(options) or '"http://' in str(options.get("service_account_key")):
         client.setdefault("allow_http", True)
     if settings.credentials:
         options["credential_provider"] = _provider(settings.credentials)
@@ -126,6 +126,21 @@ def _open_bucket(
     except (BaseError, ValueError, TypeError) as exc:
         words = redact(str(exc).partition("\n")[0])
         raise BadURL(f"{where} cannot be opened: {words}") from exc
+
+
+# All the names that obstore knows for it; those of the services of credentials are others.
+_ENDPOINT = re.compile(
+    r"((aws|azure|azure_storage|google)_)?(endpoint|endpoint_url|base_url)", re.IGNORECASE
+)
+
+
+def _in_the_clear(options: dict[str, Any]) -> bool:
+    """Whether an endpoint without TLS is named. One without a scheme would have obstore panic."""
+    named = {name: str(value) for name, value in options.items() if _ENDPOINT.fullmatch(name)}
+    for name, endpoint in named.items():
+        if not re.match(r"https?://.", endpoint, re.IGNORECASE):
+            raise BadOption(f"{name} is a URL, as in http://127.0.0.1:9000, not {endpoint!r}.")
+    return any(endpoint.lower().startswith("http://") for endpoint in named.values())
 
 
 def _provider(name: str) -> Any:

@@ -60,8 +60,10 @@ class DirectoryStore(RingingStore):
         self._paused = False
         self._seen: dict[str, tuple[Any, Glimpse | None]] = {}
         self._poller = Poller(self._turns, lets_in, NAPS)
-        with suppress(StoreReadOnly):  # it can still be looked at
-            self._folder.create()
+        # What is above it is made by `setup` only, and missed by whoever uses it before.
+        if self._folder.path.parent.is_dir():
+            with suppress(StoreReadOnly):  # it can still be looked at
+                self._folder.create()
         forks.register_store(self)
 
     @classmethod

@@ -252,10 +252,13 @@ class Folder:
     def _check_it_is_there(self) -> None:
         """No file is no record; no directory is no store."""
         if not self.path.is_dir():
-            raise Misconfigured(
-                f"The directory {self.path} is gone: create it (`holdfast setup` does), or "
-                f"correct the URL."
-            )
+            raise self._gone()
+
+    def _gone(self) -> Misconfigured:
+        return Misconfigured(
+            f"The directory {self.path} is gone, or never was: create it (`holdfast setup` does), "
+            f"or correct the URL."
+        )
 
     def trouble(self, exc: OSError, *, changing: bool = False) -> HoldfastError:
         """The system's error in our words; `changing` what others see, which a file server may
@@ -266,6 +269,8 @@ class Folder:
             )
         if exc.errno in _FULL:
             return StoreFull(f"{self.path} cannot take more: the disk or the quota is full.")
+        if isinstance(exc, FileNotFoundError) and not self.path.exists():
+            return self._gone()
         if isinstance(exc, (FileNotFoundError, NotADirectoryError)) or exc.errno == EEXIST:
             return Misconfigured(f"{self.path} is not a directory that can be used.")
         kind = OutcomeUnknown if changing else Unavailable

@@ -61,6 +61,12 @@ def _cluster(where: str, text: str) -> HoldfastError:
     )
 
 
+def _alone(where: str, text: str) -> HoldfastError:
+    return Misconfigured(
+        f"Redis at {where} is neither a Sentinel nor a cluster: connect with redis:// ({text})."
+    )
+
+
 def _foreign(where: str, text: str) -> HoldfastError:
     return ForeignStore(
         f"A key that Holdfast would use in Redis at {where} is of another type, and was left "
@@ -99,6 +105,7 @@ _BY_TEXT: tuple[tuple[re.Pattern[str], _Maker], ...] = tuple(
         (r"\b(LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|NOREPLICAS|MISCONF)\b"
          r"|max number of clients|is loading the dataset|MASTER is down", _busy),
         (r"\b(MOVED|ASK|CROSSSLOT)\b", _cluster),
+        (r"(?i)unknown command.*\bsentinel\b|cluster support disabled", _alone),
         (r"(?i)unknown command|unknown subcommand|non deterministic", _too_old),
     )
 )  # fmt: skip

@@ -236,7 +236,8 @@ def trouble(
     words = f"{place}: {said[0] if said else type(error).__name__}"
     meaning = diagnosis.codes.get(code)
     if meaning is not None and not (meaning is _UNKNOWN and doing != "writing"):
-        return meaning.kind(f"{words} {meaning.advice}".rstrip()), gone or meaning.ends
+        advised = f"{words.rstrip('.')}. {meaning.advice}" if meaning.advice else words
+        return meaning.kind(advised), gone or meaning.ends
     if gone or meaning is _UNKNOWN or is_broken(exc, code, diagnosis, doing):
         return _KIND_WHEN_BROKEN[doing](words), True
     if isinstance(error, RuntimeError) and "cryptography" in str(error):

@@ -164,8 +164,8 @@ class Connection:
             return StoreFull(f"{path} cannot grow: the disk is full. Free some space.")
         if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
             return Misconfigured(
-                f"{path} cannot be opened ({exc}): its folder must exist, and both must be "
-                f"yours to write."
+                f"{path} cannot be opened ({exc}): it must not be a folder, its folder must "
+                f"exist, and both must be yours to write."
             )
         if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
             return ForeignStore(f"{path} is not a sound SQLite file ({exc}); it was left alone.")
