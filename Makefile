@@ -1,12 +1,13 @@
 # Everything runs in a virtual environment of its own, made on first use.
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+INSTALLED := $(VENV)/.installed
+STAMP := $(VENV)/.ready-to-work
 
 .PHONY: run test engines lint bench docs sim soak clean
 
 # The main job in one command: a program run under a lock on the embedded store.
-run: $(STAMP)
+run: $(INSTALLED)
 	$(BIN)/holdfast run demo -- sh -c 'echo "I hold $$HOLDFAST_KEY with fence $$HOLDFAST_FENCE"'
 
 # Most tests wait more than they compute, so there are more workers than cores.
@@ -44,8 +45,13 @@ docs: $(STAMP)
 clean:
 	rm -rf $(VENV) site dist
 
-$(STAMP): pyproject.toml
+# What a user installs, and what is needed beside it to work on Holdfast.
+$(INSTALLED): pyproject.toml
 	python3 -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet -e .
+	touch $(INSTALLED)
+
+$(STAMP): $(INSTALLED)
 	$(BIN)/pip install --quiet -e '.[test,lint,docs]'
 	touch $(STAMP)
