@@ -47,7 +47,7 @@ class Entry(Struct, frozen=True, gc=False):
 
 
 class Swapped(Struct, frozen=True, gc=False):
-    """The swap was done; the record has this version now."""
+    """The swap was done; the record has this version now (None: it was dropped)."""
 
     version: Version
     now: Interval | None = None
