@@ -290,12 +290,18 @@ async def wait_ends_by_itself(world: World) -> None:
 
 @case
 async def wait_sees_an_earlier_change(world: World) -> None:
-    """Waiting with a version that is no longer there returns at once."""
+    """Waiting with a version that is no longer there returns at once: the record was changed, or
+    dropped, or there was none."""
     store, key = world.raw(), world.key()
-    first = await store.swap(key, None, record(1))
-    await store.swap(key, first.version, record(2), ANYONE)
+    first = await store.swap(key, None, record(1), ANYONE)
+    async with asyncio.timeout(20):
+        await store.wait(key, None, "t", 60 * SECOND)
+    second = await store.swap(key, first.version, record(2), ANYONE)
     async with asyncio.timeout(20):
         await store.wait(key, first.version, "t", 60 * SECOND)
+    await store.swap(key, second.version, None, ANYONE)
+    async with asyncio.timeout(20):
+        await store.wait(key, second.version, "t", 60 * SECOND)
 
 
 @case
