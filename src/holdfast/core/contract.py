@@ -68,7 +68,7 @@ class Applied(Struct, frozen=True, gc=False):
 
 
 class Page(Struct, frozen=True):
-    """A part of a listing, in the order of the keys; `cursor` asks for the next, None ends."""
+    """A part of a listing; `cursor` asks for the next, None ends."""
 
     entries: tuple[tuple[str, Entry], ...]
     cursor: str | None = None
