@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from pathlib import Path
 from typing import Any
 
 from holdfast.core.commands import ANYONE
@@ -267,6 +269,18 @@ async def scan_goes_on_where_a_record_was_dropped(world: World) -> None:
 
 
 @case
+async def scan_goes_past_what_was_dropped(world: World) -> None:
+    """Whatever a store leaves behind of dropped records: a listing does not end there."""
+    store, keys = world.raw(), [world.key(f"{i}") for i in range(7)]
+    for key in keys:
+        swapped = await store.swap(key, None, Record(1))
+        if key != keys[0] and key != keys[6]:
+            await store.swap(key, swapped.version, None)
+    for limit in (1, 2, 5):
+        assert await scanned(store, world.key(""), limit) == [keys[0], keys[6]], limit
+
+
+@case
 async def scanned_versions_can_be_swapped(world: World) -> None:
     """What a listing shows is good for a swap."""
     store, key = world.raw(), world.key()
@@ -340,6 +354,20 @@ async def wait_ends_for_whom_a_write_names(world: World) -> None:
 
 
 @case
+async def wait_sees_a_change_behind_a_quiet_one(world: World) -> None:
+    """A write that lets somebody in is not forgotten because of one right after that does not."""
+    one, two, key = world.raw(), world.raw(), world.key()
+    first = await one.swap(key, None, record(1))
+    waiting = asyncio.ensure_future(one.wait(key, first.version, "t", 60 * SECOND))
+    await world.pass_time(0.1)
+    assert not waiting.done()
+    second = await two.swap(key, first.version, record(2), ANYONE)
+    await two.swap(key, second.version, record(3))
+    async with asyncio.timeout(20):
+        await waiting
+
+
+@case
 async def close_ends_waiting(world: World) -> None:
     """Who waits when the store is closed does not wait any longer."""
     store, key = world.raw(), world.key()
@@ -350,6 +378,49 @@ async def close_ends_waiting(world: World) -> None:
     async with asyncio.timeout(20):
         await store.close()
         await waiting
+
+
+@case
+async def close_leaves_no_thread(world: World) -> None:
+    """A store that is closed ends the threads that it has started."""
+    before = set(threading.enumerate())
+    store, key = world.raw(), world.key()
+    swapped = await store.swap(key, None, record(1))
+    await store.wait(key, swapped.version, "t", 100_000)
+    await store.scan(key, None, 10)
+    await store.close()
+    await world.until(lambda: not _started_since(before), 20)
+
+
+def _started_since(before: set[threading.Thread]) -> list[threading.Thread]:
+    # Not those of this case, nor of asyncio's own pool, which ends with the loop.
+    others = ("case", "asyncio")
+    new = set(threading.enumerate()) - before
+    return [thread for thread in new if not thread.name.startswith(others)]
+
+
+@case
+async def calls_leave_nothing_open(world: World) -> None:
+    """However often a store is used, with success or not, it has no more open than before."""
+    if not _OPEN.is_dir():
+        return
+    store, key = world.raw(), world.key()
+
+    async def use(times: int) -> int:
+        for number in range(times):
+            swapped = await store.swap(key, None, record(number))
+            assert isinstance(await store.swap(key, None, record(9)), Conflict)
+            await store.scan(key, None, 2)
+            await store.wait(key, swapped.version, "t", 1000)
+            await store.swap(key, swapped.version, None)
+            await store.load(key)
+        return len(list(_OPEN.iterdir()))
+
+    before = await use(5)
+    assert await use(25) < before + 15
+
+
+_OPEN = Path("/proc/self/fd")
 
 
 @case
