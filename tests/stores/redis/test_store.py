@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 import holdfast
 from holdfast import aio
 from holdfast.core.commands import Claim, Free, Granted, NotHeld, Renew
+from holdfast.core.contract import Swapped
 from holdfast.core.effects import Apply
 from holdfast.core.records import SECOND, Holder, Record, Waiter
 from holdfast.errors import ClientForked, HoldfastError
@@ -142,6 +144,18 @@ def test_scan_cleans_up(namespace: tuple[RedisStore, Any]) -> None:
     assert page.cursor == "{k2}"
     assert [key for key, _ in store.scan("{k", page.cursor, 3).entries] == ["{k3}"]
     assert redis.zcard(store.names.index) == redis.zcard(store.names.due) == 3
+
+
+def test_swap_of_a_record_from_the_future(namespace: tuple[RedisStore, Any]) -> None:
+    """Where the clock was set back, versions grow all the same."""
+    store, redis = namespace
+    store.swap("k", None, Record(1))
+    ahead = 10**15 * 8
+    name = store.names.record("k")
+    redis.set(name, re.sub(rb'"rev":\d+', b'"rev":%d' % ahead, redis.get(name)))
+    swapped = store.swap("k", ahead, Record(2))
+    assert isinstance(swapped, Swapped)
+    assert swapped.version == store.load("k").version == ahead + 1
 
 
 def test_setup_repairs_the_index(namespace: tuple[RedisStore, Any]) -> None:
