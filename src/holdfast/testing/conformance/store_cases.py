@@ -242,7 +242,8 @@ async def scan_shows_every_key_once(world: World) -> None:
 @case
 async def scan_ends_with_the_prefix(world: World) -> None:
     """What comes before and after the keys with a prefix is in no page, wherever pages end."""
-    store, inside = world.raw(), [world.key(name) for name in ("b", "b0", "b1", "b2", "bé")]
+    names = ("b", "b0", "b1", "bé", "b\uff5e", "b🔒")  # UTF-16 would have the last two turned round
+    store, inside = world.raw(), [world.key(name) for name in names]
     for key in (*inside, world.key("a"), world.key("c"), world.key("B3")):
         await store.swap(key, None, Record(1))
     for limit in (1, 2, 5, 10):
