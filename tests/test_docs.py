@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.testing.conformance import CASES, FACES, Face, store_cases
+from holdfast.testing.conformance import CASES, FACES, Face, run_case, store_cases
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -103,12 +103,17 @@ OWN_STORE = "\n".join(blocks((ROOT / "docs/stores/your-own.md").read_text(), "py
 
 @pytest.mark.parametrize("face", FACES)
 def test_the_store_of_the_docs_is_a_store(face: Face) -> None:
-    """The store that is shown in full passes the cases about stores, as the page runs them."""
+    """The store that is shown in full passes the cases about stores, as the page runs them; and
+    so does the asyncio face that is shown."""
     page: dict[str, Any] = {}
     exec(OWN_STORE, page)
+    native = page["MyTarget"]()
+    native.open = page["MyNativeStore"]
     for name, case in CASES.items():
         if case.__module__ == store_cases.__name__:
             page["test_my_store"](name, face)
+            if face == "async":
+                run_case(name, native, face)
 
 
 def test_links_lead_somewhere() -> None:

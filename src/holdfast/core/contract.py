@@ -47,7 +47,7 @@ class Entry(Struct, frozen=True, gc=False):
 
 
 class Swapped(Struct, frozen=True, gc=False):
-    """The swap was done; the record has this version now."""
+    """The swap was done; the record has this version now (None: it was dropped)."""
 
     version: Version
     now: Interval | None = None
@@ -68,7 +68,7 @@ class Applied(Struct, frozen=True, gc=False):
 
 
 class Page(Struct, frozen=True):
-    """A part of a listing, in the order of the keys; `cursor` asks for the next, None ends."""
+    """A part of a listing; `cursor` asks for the next, None ends."""
 
     entries: tuple[tuple[str, Entry], ...]
     cursor: str | None = None

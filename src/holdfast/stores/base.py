@@ -61,7 +61,8 @@ class Store(ABC):
 
     @abstractmethod
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
-        """A page of records in the order of their keys' bytes."""
+        """A page of the records whose keys start like this, each once, and where to go on. In the
+        order of the keys' bytes where the engine can, else in one that stays."""
 
     @abstractmethod
     def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
@@ -149,7 +150,9 @@ class AsyncStore(ABC):
     async def setup(self) -> None: ...
 
     @abstractmethod
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Let go of connections, of the blocking store too, from which renewals came. Waiting
+        calls return."""
 
 
 def entry_from(raw: bytes | str, version: Version, now: Interval | None) -> Entry:

@@ -99,7 +99,7 @@ class MemoryStore(RingingStore):
             now = self.now()
         if wake:
             self._wakeups.wake(key, wake)
-        return Swapped(new, now)
+        return Swapped(None if kept is None else new, now)
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
         """A page, from the first key after the cursor."""

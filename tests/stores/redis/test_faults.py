@@ -16,6 +16,7 @@ import pytest
 import holdfast
 from holdfast import aio
 from holdfast.core.commands import Claim, Command, Free, Freed, Granted, Renew
+from holdfast.core.effects import Apply
 from holdfast.errors import HoldfastError, OutcomeUnknown, Unavailable
 from holdfast.stores.redis.scripts import ALL
 from holdfast.stores.registry import open_store
@@ -73,6 +74,19 @@ def test_lost_reply_is_an_unknown_outcome(proxy: Proxy, key: str) -> None:
                 assert applied.version == before.version
                 assert isinstance(applied.verdict, Granted)
                 assert applied.verdict.holder.beat == "lost0"
+
+
+def test_lost_replies_to_a_batch_are_unknown_outcomes(proxy: Proxy, key: str) -> None:
+    """Nobody knows which of them were done: here, all."""
+    with closing(open_store(f"redis://127.0.0.1:{proxy.port}?{QUICK}")) as store:
+        keys = [f"{key}-{number}" for number in range(3)]
+        store.apply_many([Apply(one, CLAIM, "b") for one in keys])
+        store.apply(keys[0], Renew(CLAIM.token), "b")  # or the lost reply would be NOSCRIPT
+        proxy.mode = "drop replies"
+        beats = store.apply_many([Apply(one, Renew(CLAIM.token), "lost") for one in keys])
+        assert [type(one) for one in beats] == [OutcomeUnknown] * 3
+        proxy.mode = "pass"
+        assert {store.load(one).record.holders[0].beat for one in keys} == {"lost"}
 
 
 def test_lost_request_is_an_unknown_outcome(proxy: Proxy, key: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 import holdfast
 from holdfast import aio
 from holdfast.core.commands import Claim, Free, Granted, NotHeld, Renew
+from holdfast.core.contract import Swapped
 from holdfast.core.effects import Apply
 from holdfast.core.records import SECOND, Holder, Record, Waiter
 from holdfast.errors import ClientForked, HoldfastError
@@ -144,6 +146,18 @@ def test_scan_cleans_up(namespace: tuple[RedisStore, Any]) -> None:
     assert redis.zcard(store.names.index) == redis.zcard(store.names.due) == 3
 
 
+def test_swap_of_a_record_from_the_future(namespace: tuple[RedisStore, Any]) -> None:
+    """Where the clock was set back, versions grow all the same."""
+    store, redis = namespace
+    store.swap("k", None, Record(1))
+    ahead = 10**15 * 8
+    name = store.names.record("k")
+    redis.set(name, re.sub(rb'"rev":\d+', b'"rev":%d' % ahead, redis.get(name)))
+    swapped = store.swap("k", ahead, Record(2))
+    assert isinstance(swapped, Swapped)
+    assert swapped.version == store.load("k").version == ahead + 1
+
+
 def test_setup_repairs_the_index(namespace: tuple[RedisStore, Any]) -> None:
     """Setting up enters the records that are not in the index."""
     store, redis = namespace
@@ -165,6 +179,10 @@ def test_tombstone(namespace: tuple[RedisStore, Any]) -> None:
     assert 69_000 < redis.pttl(store.names.record("k")) <= 70_000
     store.apply("k", Free("t"), "b")
     assert 59_000 < redis.pttl(store.names.record("k")) <= 60_000
+    at = 10**15
+    holder = Holder("t", 1, "a", "exclusive", 10 * SECOND, at, at + 10 * SECOND, "b")
+    store.swap("swapped", None, Record(1, (holder,), updated_at=at))
+    assert 69_000 < redis.pttl(store.names.record("swapped")) <= 70_001
 
 
 # --- batches --------------------------------------------------------------------------------
@@ -288,6 +306,31 @@ def test_without_the_right_to_subscribe(victim: RedisServer, key: str) -> None:
 
 
 # --- interruptions --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["apply", "swap"])
+def test_cancelled_write_has_finished(victim: RedisServer, key: str, way: str) -> None:
+    """A call that is cancelled while the server takes its time ends when its write is done."""
+
+    async def run() -> None:
+        store = open_store(victim.url).to_async()
+        await store.apply(f"{key}-warm", claim("t"), "b")  # so that the server knows the scripts
+        await store.swap(f"{key}-too", None, Record(1))
+        with client(victim.port) as redis:
+            redis.client_pause(500, all=False)  # those who write wait for so long
+            call: Any = store.apply(key, claim("t"), "b")
+            if way == "swap":
+                call.close()
+                call = store.swap(key, None, Record(1))
+            task = asyncio.ensure_future(call)
+            await asyncio.sleep(0.05)
+            task.cancel()
+            await asyncio.wait({task})
+            assert task.cancelled()
+            assert redis.exists(Names("holdfast").record(key))
+        await store.close()
+
+    asyncio.run(run())
 
 
 def test_cancelled_calls_leave_nothing(server: RedisServer, key: str) -> None:

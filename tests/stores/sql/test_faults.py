@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 import holdfast
 from holdfast import aio
@@ -153,6 +154,32 @@ def test_cancelled_write_has_finished(server: Server) -> None:
             seen = await store.load(key)
             await asyncio.sleep(0.01)
             assert (await store.load(key)).version == seen.version
+        await store.close()
+
+    asyncio.run(run())
+
+
+def test_cancelled_write_that_has_to_wait(server: Server) -> None:
+    """A cancelled swap that stands behind somebody's transaction ends when it is done, so that
+    whoever looks next sees what it did."""
+    table = server.new_table()
+
+    async def run() -> None:
+        store = open_store(server.url(query=f"table={table}")).to_async()
+        await store.setup()
+        created = await store.swap("k", None, Record(1))
+        assert isinstance(created, Swapped)
+        with server.transaction() as theirs:
+            theirs.execute(text(f"SELECT * FROM {table} FOR UPDATE"))
+            swap = asyncio.ensure_future(store.swap("k", created.version, Record(2)))
+            await asyncio.sleep(0.3)
+            swap.cancel()
+            await asyncio.wait({swap}, timeout=0.3)
+        await asyncio.wait({swap})
+        seen = await store.load("k")
+        await asyncio.sleep(0.5)
+        assert (await store.load("k")).version == seen.version
+        assert seen.record == Record(2)
         await store.close()
 
     asyncio.run(run())

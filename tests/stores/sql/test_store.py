@@ -247,13 +247,13 @@ def test_client_of_before_a_fork_is_refused(server: Server) -> None:
         assert locks.show("forked").free
 
 
-def test_clock_that_stands_still(mariadb: Server) -> None:
+def test_clock_that_stands_still(server: Server) -> None:
     """Where the clock did not go forward, the version does, and the time is read by itself."""
-    table = mariadb.new_table()
-    store = mariadb.open(query=f"table={table}")
+    table = server.new_table()
+    store = server.open(query=f"table={table}")
     store.swap("k", None, Record(1))
     ahead = 10**16
-    mariadb.run(f"UPDATE {table} SET version = {ahead}")
+    server.run(f"UPDATE {table} SET version = {ahead}")
     swapped = store.swap("k", ahead, Record(2))
     assert isinstance(swapped, Swapped)
     assert swapped.version == ahead + 1

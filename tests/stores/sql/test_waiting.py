@@ -185,9 +185,9 @@ def test_only_those_who_may_come_in_are_rung(postgres: Server) -> None:
 
 
 def test_a_notification_shows_what_was_written(postgres: Server) -> None:
-    """Whoever is rung need not look, unless the record was too long to be told."""
-    store, other, key, made = ringing(postgres, "bell\n ")
-    waiters = [Waiter(f"{n:032x}", "ö" * 200, "shared", 1, 1, 1, "b") for n in range(40)]
+    """Whoever is rung need not look, unless the record has too many bytes to be told."""
+    store, other, key, made = ringing(postgres, "Bell é\n ")
+    waiters = [Waiter(f"{n:032x}", "名" * 200, "shared", 1, 1, 1, "b") for n in range(14)]
     version = made.version
     for fence, queue, is_told in ((2, (), True), (3, tuple(waiters), False)):
         rung = threading.Event()

@@ -173,6 +173,8 @@ def test_interrupted_statement(server: Server, ctrl_c: threading.Timer) -> None:
         ctrl_c.start()
         with pytest.raises(KeyboardInterrupt):
             store.swap("k", swapped.version, Record(2))
+    # A write, which is not tried again by itself on a connection that turns out to be broken.
+    assert isinstance(store.swap("other", None, Record(1)), Swapped)
     assert store.load("k").version is not None
 
 

@@ -25,11 +25,14 @@ from holdfast import (
     LeaseLost,
     Locks,
     Misconfigured,
+    OutcomeUnknown,
     StoreFull,
     StoreReadOnly,
     Unavailable,
 )
-from holdfast.core.records import SECOND
+from holdfast.core.contract import Swapped
+from holdfast.core.effects import Swap
+from holdfast.core.records import SECOND, Record
 from holdfast.stores.registry import open_store
 from holdfast.stores.sqlite import SQLiteStore, file
 from tests.helpers import is_open
@@ -393,6 +396,32 @@ def test_busy_errors_of_every_kind() -> None:
         assert isinstance(connection.trouble(exc, writing=True), Unavailable)
 
 
+def test_a_disk_that_fails() -> None:
+    """Nobody knows what became of a write then; a read may be tried again."""
+    exc = sqlite3.OperationalError("disk I/O error")
+    exc.sqlite_errorcode = sqlite3.SQLITE_IOERR | 3 << 8
+    connection = file.Connection.__new__(file.Connection)
+    connection._path, connection._busy_s = Path("/x"), 1
+    assert isinstance(connection.trouble(exc, writing=True), OutcomeUnknown)
+    assert isinstance(connection.trouble(exc, writing=False), Unavailable)
+
+
+def test_a_batch_is_written_whole_or_not_at_all(path: Path) -> None:
+    """If one of many swaps fails, all are reported as failed, and none was done."""
+    store = SQLiteStore(path)
+    versions = [store.swap(key, None, Record(1)).version for key in "ab"]  # type: ignore[union-attr]
+    other = sqlite3.connect(path)
+    other.execute(
+        "CREATE TRIGGER no BEFORE UPDATE ON holdfast_locks WHEN old.key = 'b' "
+        "BEGIN SELECT raise(ABORT, 'not this one'); END"
+    )
+    other.close()
+    swaps = [Swap(key, version, Record(2)) for key, version in zip("ab", versions, strict=True)]
+    assert [type(outcome) for outcome in store.swap_many(swaps)] == [Misconfigured, Misconfigured]
+    assert [store.load(key).record for key in "ab"] == [Record(1), Record(1)]
+    store.close()
+
+
 def test_threads_share_a_client(locks: Locks) -> None:
     """Many threads on one client lose no increment."""
     number = [0]
@@ -426,6 +455,22 @@ def test_the_time_of_day_does_not_matter(path: Path, monkeypatch: pytest.MonkeyP
                 with other.acquire(f"new{jump}") as new:
                     assert abs(new.fence - lease.fence) < 60 * SECOND
         assert lease.release() is True
+
+
+def test_a_clock_that_stands_still(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Versions grow all the same: else a swap could overwrite one that it has not seen."""
+    store = SQLiteStore(path)
+    at = store._clock.now()
+    monkeypatch.setattr(store._clock, "now", lambda: at)
+    version, seen = None, set()
+    for fence in range(3):
+        swapped = store.swap("k", version, Record(fence))
+        assert isinstance(swapped, Swapped)
+        version = swapped.version
+        seen.add(version)
+        assert store.load("k").version == version
+    assert len(seen) == 3
+    store.close()
 
 
 def test_after_a_boot(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

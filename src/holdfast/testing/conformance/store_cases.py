@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from pathlib import Path
+from typing import Any
 
 from holdfast.core.commands import ANYONE
 from holdfast.core.contract import Conflict, Swapped
 from holdfast.core.effects import Swap
 from holdfast.core.records import EMPTY, SECOND, Holder, Record, Waiter
+from holdfast.errors import OutcomeUnknown
 from holdfast.testing.conformance.world import World, case
 
 
@@ -67,12 +71,14 @@ async def swap_on_a_missing_record_conflicts(world: World) -> None:
 
 @case
 async def delete_needs_the_version(world: World) -> None:
-    """A record is dropped only in the version that was seen."""
+    """A record is dropped only in the version that was seen, and then there is no version."""
     store, key = world.raw(), world.key()
     first = await store.swap(key, None, record(1))
     second = await store.swap(key, first.version, record(2))
     assert isinstance(await store.swap(key, first.version, None), Conflict)
-    assert isinstance(await store.swap(key, second.version, None), Swapped)
+    dropped = await store.swap(key, second.version, None)
+    assert isinstance(dropped, Swapped)
+    assert dropped.version is None
     assert (await store.load(key)).version is None
 
 
@@ -205,16 +211,74 @@ async def scan_takes_the_prefix_literally(world: World) -> None:
     store = world.raw()
     for name in ("%a", "xa", "_b", "xb", "A1", "a1", "é1", "e1", "[a-z]", "b", "*c"):
         await store.swap(world.key(name), None, Record(1))
-    for prefix, expected in {
-        "%": "%a",
-        "_": "_b",
-        "A": "A1",
-        "é": "é1",
-        "[": "[a-z]",
-        "*": "*c",
-    }.items():
+    for prefix, expected in PREFIXES.items():
         page = await store.scan(world.key(prefix), None, 10)
         assert [key for key, _ in page.entries] == [world.key(expected)], prefix
+
+
+async def scanned(store: Any, prefix: str, limit: int) -> list[str]:
+    """The keys of a listing, page by page."""
+    keys: list[str] = []
+    cursor = None
+    while True:
+        page = await store.scan(prefix, cursor, limit)
+        assert len(page.entries) <= limit
+        keys += [key for key, _ in page.entries]
+        if page.cursor is None:
+            return keys
+        cursor = page.cursor
+
+
+@case
+async def scan_shows_every_key_once(world: World) -> None:
+    """Whatever keys look like and wherever pages end, a listing has each of them once."""
+    store, keys = world.raw(), sorted(world.key(name) for name in EXACT_KEYS)
+    for key in keys:
+        await store.swap(key, None, Record(1))
+    for limit in (5, len(keys), len(keys) + 1):
+        assert sorted(await scanned(store, world.key(""), limit)) == keys, limit
+
+
+@case
+async def scan_ends_with_the_prefix(world: World) -> None:
+    """What comes before and after the keys with a prefix is in no page, wherever pages end."""
+    names = ("b", "b0", "b1", "bé", "b\uff5e", "b🔒")  # UTF-16 would have the last two turned round
+    store, inside = world.raw(), [world.key(name) for name in names]
+    for key in (*inside, world.key("a"), world.key("c"), world.key("B3")):
+        await store.swap(key, None, Record(1))
+    for limit in (1, 2, 5, 10):
+        assert sorted(await scanned(store, world.key("b"), limit)) == inside, limit
+
+
+@case
+async def scan_goes_on_where_a_record_was_dropped(world: World) -> None:
+    """A listing whose last key was dropped meanwhile goes on with the next: so does a purge."""
+    store, keys = world.raw(), [world.key(f"{i}") for i in range(5)]
+    for key in keys:
+        await store.swap(key, None, Record(1))
+    seen, cursor = [], None
+    while True:
+        page = await store.scan(world.key(""), cursor, 2)
+        for key, entry in page.entries:
+            seen.append(key)
+            assert isinstance(await store.swap(key, entry.version, None), Swapped)
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert seen == keys
+    assert await scanned(store, world.key(""), 2) == []
+
+
+@case
+async def scan_goes_past_what_was_dropped(world: World) -> None:
+    """Whatever a store leaves behind of dropped records: a listing does not end there."""
+    store, keys = world.raw(), [world.key(f"{i}") for i in range(7)]
+    for key in keys:
+        swapped = await store.swap(key, None, Record(1))
+        if key != keys[0] and key != keys[6]:
+            await store.swap(key, swapped.version, None)
+    for limit in (1, 2, 5):
+        assert await scanned(store, world.key(""), limit) == [keys[0], keys[6]], limit
 
 
 @case
@@ -241,12 +305,18 @@ async def wait_ends_by_itself(world: World) -> None:
 
 @case
 async def wait_sees_an_earlier_change(world: World) -> None:
-    """Waiting with a version that is no longer there returns at once."""
+    """Waiting with a version that is no longer there returns at once: the record was changed, or
+    dropped, or there was none."""
     store, key = world.raw(), world.key()
-    first = await store.swap(key, None, record(1))
-    await store.swap(key, first.version, record(2), ANYONE)
+    first = await store.swap(key, None, record(1), ANYONE)
+    async with asyncio.timeout(20):
+        await store.wait(key, None, "t", 60 * SECOND)
+    second = await store.swap(key, first.version, record(2), ANYONE)
     async with asyncio.timeout(20):
         await store.wait(key, first.version, "t", 60 * SECOND)
+    await store.swap(key, second.version, None, ANYONE)
+    async with asyncio.timeout(20):
+        await store.wait(key, second.version, "t", 60 * SECOND)
 
 
 @case
@@ -267,6 +337,120 @@ async def wait_sees_a_change_by_another(world: World) -> None:
 
 
 @case
+async def wait_ends_for_whom_a_write_names(world: World) -> None:
+    """Who waits is woken by a write that names its token, by one that drops the record, and by
+    one that creates it."""
+    one, two, key, token = world.raw(), world.raw(), world.key(), "0123456789abcdef" * 2
+    version = (await one.swap(key, None, record(1))).version
+    for number, wake in enumerate(((token,), ("f" * 32, token), ANYONE, ANYONE), 2):
+        written = None if number == 4 else record(number)
+        waiting = asyncio.ensure_future(one.wait(key, version, token, 60 * SECOND))
+        await world.pass_time(0.1)
+        assert number == 5 or not waiting.done()
+        version = (await two.swap(key, version, written, wake)).version
+        async with asyncio.timeout(20):
+            found = await waiting
+        if found is not None and number < 5:
+            assert (found.record, found.version) == (written or EMPTY, version), number
+
+
+@case
+async def wait_sees_a_change_behind_a_quiet_one(world: World) -> None:
+    """A write that lets somebody in is not forgotten because of one right after that does not."""
+    one, two, key = world.raw(), world.raw(), world.key()
+    first = await one.swap(key, None, record(1))
+    waiting = asyncio.ensure_future(one.wait(key, first.version, "t", 60 * SECOND))
+    await world.pass_time(0.1)
+    assert not waiting.done()
+    second = await two.swap(key, first.version, record(2), ANYONE)
+    await two.swap(key, second.version, record(3))
+    async with asyncio.timeout(20):
+        await waiting
+
+
+@case
+async def close_ends_waiting(world: World) -> None:
+    """Who waits when the store is closed does not wait any longer."""
+    store, key = world.raw(), world.key()
+    swapped = await store.swap(key, None, record(1))
+    waiting = asyncio.ensure_future(store.wait(key, swapped.version, "t", 60 * SECOND))
+    await world.pass_time(0.1)
+    assert not waiting.done()
+    async with asyncio.timeout(20):
+        await store.close()
+        await waiting
+
+
+@case
+async def close_leaves_no_thread(world: World) -> None:
+    """A store that is closed ends the threads that it has started."""
+    before = set(threading.enumerate())
+    store, key = world.raw(), world.key()
+    swapped = await store.swap(key, None, record(1))
+    await store.wait(key, swapped.version, "t", 100_000)
+    await store.scan(key, None, 10)
+    await store.close()
+    await world.until(lambda: not _started_since(before), 20)
+
+
+def _started_since(before: set[threading.Thread]) -> list[threading.Thread]:
+    # Not those of this case, nor of asyncio's own pool, which ends with the loop.
+    others = ("case", "asyncio")
+    new = set(threading.enumerate()) - before
+    return [thread for thread in new if not thread.name.startswith(others)]
+
+
+@case
+async def calls_leave_nothing_open(world: World) -> None:
+    """However often a store is used, with success or not, it has no more open than before."""
+    if not _OPEN.is_dir():
+        return
+    store, key = world.raw(), world.key()
+
+    async def use(times: int) -> int:
+        for number in range(times):
+            swapped = await store.swap(key, None, record(number))
+            assert isinstance(await store.swap(key, None, record(9)), Conflict)
+            await store.scan(key, None, 2)
+            await store.wait(key, swapped.version, "t", 1000)
+            await store.swap(key, swapped.version, None)
+            await store.load(key)
+        return len(list(_OPEN.iterdir()))
+
+    before = await use(5)
+    assert await use(25) < before + 15
+
+
+_OPEN = Path("/proc/self/fd")
+
+
+@case
+async def cancelled_calls_are_over(world: World) -> None:
+    """A write that was cancelled has been done or never will be, and what the store had open
+    for it is good for the next call."""
+    if world.face == "sync":
+        return
+    store, other, key, next_key = world.raw(), world.raw(), world.key(), world.key("next")
+    await store.swap(next_key, None, record(1))
+    version = (await store.swap(key, None, record(1))).version
+    for turn in range(24):
+        calls = (store.swap(key, version, record(turn + 2)), store.load(next_key))
+        tasks = [asyncio.ensure_future(call) for call in calls]
+        for _ in range(turn):
+            await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        there = await other.load(key)
+        await world.pass_time(0.01)
+        async with asyncio.timeout(20):
+            assert (await store.load(next_key)).record == record(1)
+            undone = await store.swap(key, there.version, record(1))
+        assert isinstance(undone, Swapped), turn
+        version = undone.version
+
+
+@case
 async def many_swaps_have_outcomes_of_their_own(world: World) -> None:
     """A batch of swaps is answered one by one, in order."""
     store = world.store()
@@ -279,6 +463,67 @@ async def many_swaps_have_outcomes_of_their_own(world: World) -> None:
         [Swap(key, version, record(2)) for key, version in zip(keys, versions, strict=True)]
     )
     assert [type(outcome) for outcome in mixed] == [Swapped, Swapped, Conflict, Swapped]
+
+
+@case
+async def many_swaps_do_what_they_say(world: World) -> None:
+    """A batch of swaps of all kinds: what is there afterwards is what each outcome tells."""
+    store, other = world.store(), world.raw()
+    keys = [world.key(f"{i}") for i in range(8)]
+    versions = [(await other.swap(key, None, record(1))).version for key in keys[:6]]
+    newer = (await other.swap(keys[1], versions[1], record(2))).version
+    waiting = asyncio.ensure_future(other.wait(keys[5], versions[5], "t", 60 * SECOND))
+    await world.pass_time(0.1)
+    swaps = [
+        Swap(keys[0], versions[0], record(3)),
+        Swap(keys[1], versions[1], record(3)),
+        Swap(keys[2], versions[2], None),
+        Swap(keys[3], None, record(3)),
+        Swap(keys[4], versions[4], record(3, "é" * 40_000)),
+        Swap(keys[5], versions[5], record(3), ANYONE),
+        Swap(keys[6], None, record(3)),
+        Swap(keys[7], versions[0], record(3)),
+        Swap(keys[0], versions[0], record(4)),
+    ]
+    outcomes = store.swap_many(swaps)
+    async with asyncio.timeout(20):
+        await waiting
+    done = [isinstance(outcome, Swapped) for outcome in outcomes]
+    assert done == [True, False, True, False, True, True, True, False, False]
+    for swap, outcome in zip(swaps[:8], outcomes, strict=False):
+        there = await other.load(swap.key)
+        if isinstance(outcome, Swapped):
+            assert there.record == (swap.record or EMPTY), swap.key
+            assert there.version == (outcome.version if swap.record else None)
+        elif isinstance(outcome, Conflict):
+            assert (there.record, there.version) == (outcome.entry.record, outcome.entry.version)
+        else:  # of a record that is gone a store may not know whether it was there
+            assert isinstance(outcome, OutcomeUnknown)
+            assert swap.key == keys[7]
+    assert (await other.load(keys[1])).version == newer
+
+
+@case
+async def long_records_come_back(world: World) -> None:
+    """A record with many holders and long notes in any script is kept whole."""
+    one, two, key = world.raw(), world.raw(), world.key()
+    note = {"text": '名前 🔒 é " \\ \n' * 100}
+    holders = tuple(
+        Holder(f"{n:032x}", n, "ówner " * 20, "shared", SECOND, 1, 2, "b", None, note)
+        for n in range(60)
+    )
+    long = Record(9, holders, updated_at=6)
+    first = await one.swap(key, None, record(1))
+    waiting = asyncio.ensure_future(two.wait(key, first.version, "t", 60 * SECOND))
+    await world.pass_time(0.1)
+    swapped = await one.swap(key, first.version, long, ANYONE)
+    async with asyncio.timeout(20):
+        found = await waiting
+    assert found is None or (found.record, found.version) == (long, swapped.version)
+    assert (await two.load(key)).record == long
+    assert (await two.swap(key, None, record(2))).entry.record == long
+    ((_, entry),) = (await two.scan(key, None, 10)).entries
+    assert (entry.record, entry.version) == (long, swapped.version)
 
 
 @case
