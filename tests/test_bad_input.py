@@ -34,6 +34,7 @@ from holdfast import (
 )
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite import SQLiteStore
+from tests.conformance.targets import TARGETS
 from tests.helpers import memory_locks, unique, until
 
 
@@ -167,6 +168,15 @@ def test_bad_retention(locks: Locks, age: Any) -> None:
 
 # --- other options ----------------------------------------------------------------------------
 
+
+def nested(levels: int) -> dict[str, Any]:
+    """A dict with so many levels."""
+    value: Any = "x"
+    for level in range(levels - 1):
+        value = [value] if level % 2 else {"x": value}
+    return {"x": value}
+
+
 BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "mode": ({"mode": "write"}, "'exclusive' or 'shared'"),
     "mode of another kind": ({"mode": 5}, "'exclusive' or 'shared'"),
@@ -187,6 +197,8 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "note keys": ({"note": {1: 2}}, "strings as keys"),
     "note object": ({"note": {"x": object()}}, "JSON"),
     "note big": ({"note": {"x": "y" * 5000}}, "4096"),
+    "note deep": ({"note": nested(21)}, "20 levels"),
+    "note very deep": ({"note": nested(900)}, "nested|recursion"),
 }
 
 
@@ -205,6 +217,14 @@ def test_a_note_that_refers_to_itself(locks: Locks) -> None:
     note["self"] = note
     with pytest.raises(BadOption, match="JSON"):
         locks.acquire("k", note=note)
+
+
+@pytest.mark.parametrize("kind", ["memory", "mysql", "postgresql", "redis"])
+def test_the_deepest_note(kind: str, tmp_path: Path) -> None:
+    """Every store takes it, and everyone can read it."""
+    target, key = TARGETS[kind](tmp_path), unique()
+    with Locks(target.open()) as locks, locks.acquire(key, note=nested(20)):
+        assert locks.show(key).holders[0].note == nested(20)
 
 
 def test_a_note_is_taken_as_it_is_now(locks: Locks) -> None:
