@@ -20,6 +20,7 @@ from holdfast.core.contract import Swapped
 from holdfast.core.records import SECOND, Record, Waiter
 from holdfast.stores.registry import open_store
 from holdfast.stores.sql import SQLStore
+from holdfast.stores.wakeups import MOST_LATE
 from holdfast.testing.conformance import FACES, Face, run_case
 from tests.conformance.sql_targets import SQLTarget
 from tests.engines.base import require
@@ -160,13 +161,27 @@ def test_notification_before_the_sleep_is_not_lost(postgres: Server) -> None:
         again = other.swap(key, made.version, Record(2), ANYONE)
         assert isinstance(again, Swapped)
         for _ in range(500):
-            if bell._last.get(key) == again.version:
+            if key in bell._last and bell._last[key].version == again.version:
                 break
             time.sleep(0.01)
     with sleeper(store, key, made.version) as rung:
         assert rung.is_set()
     with sleeper(store, key, again.version) as rung:
         assert not rung.wait(0.3)
+
+
+def test_a_version_that_is_not_there(postgres: Server) -> None:
+    """Anybody may notify. Who waits looks for a version of the far future for a while, not
+    without end."""
+    store, _, key, made = ringing(postgres)
+    rings: list[int] = []
+    with sleeper(store, key, made.version):
+        bell = live_bell(store)
+        postgres.run(f"SELECT pg_notify('{bell._dialect.channel}', '{2**62} 1 * \n{key}')")
+        until(lambda: key in bell._last)
+        for turn in range(10 * MOST_LATE):
+            store.unsleep(store.sleep(key, made.version + turn, "t", lambda: rings.append(1)))
+    assert len(rings) == MOST_LATE
 
 
 def test_only_those_who_may_come_in_are_rung(postgres: Server) -> None:

@@ -31,7 +31,7 @@ from holdfast.stores.poller import Poller
 from holdfast.stores.sql.database import Database
 from holdfast.stores.sql.deadlines import sever
 from holdfast.stores.sql.postgres import PostgreSQLDialect, heard
-from holdfast.stores.wakeups import Sleeper, Wakeups
+from holdfast.stores.wakeups import Sleeper, Told, Wakeups
 
 PROBE_S = 3.0
 # With nobody waiting the connection stays for a while, because a new one is not for free.
@@ -57,7 +57,7 @@ class Bell:
         self._database = database
         self._dialect = dialect
         self._lock = threading.Lock()
-        self._last: OrderedDict[str, int] = OrderedDict()  # the version heard last, by key
+        self._last: OrderedDict[str, Told] = OrderedDict()  # the version heard last, by key
         self._running = False
         self._closed = threading.Event()
         self._listening: Any = None  # the driver's connection
@@ -73,7 +73,8 @@ class Bell:
             self._running = self._running or start
         if start:
             threading.Thread(target=self._run, name="holdfast-listen", daemon=True).start()
-        if self._last.get(sleeper.key, 0) > (sleeper.version or 0):
+        told = self._last.get(sleeper.key)
+        if told is not None and told.missed_by(sleeper.version or 0):
             sleeper.ring()
 
     def discard(self, sleeper: Sleeper) -> None:
@@ -169,7 +170,7 @@ class Bell:
             news = heard(payload)
         except ValueError:
             return  # a probe, or somebody's own notification
-        self._last[news.key] = news.version
+        self._last.setdefault(news.key, Told()).hear(news.version)
         self._last.move_to_end(news.key)
         if len(self._last) > REMEMBERED:
             self._last.popitem(last=False)
