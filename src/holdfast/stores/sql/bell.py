@@ -3,7 +3,8 @@
 How it works:
 
  1. While anybody sleeps, a connection of its own LISTENs. Each waking write notifies with
-    its version, whom it may let in, and the key.
+    its version, whom it may let in, and the key. Anybody in the database may hear it, and say
+    the same: so it has no secrets, and whoever is rung looks for itself.
  2. A notification that comes between a waiter's look and its sleep is not lost: the last
     versions heard are remembered, and a sleeper that has seen less is rung at once.
  3. The bell is *live* from when it has heard itself. Behind a pooler in transaction mode
@@ -181,10 +182,8 @@ class Bell:
             with self._lock:
                 sleepers = self._crowd.answering(news.key, sleepers, time.monotonic())
         else:
-            sleepers = [sleeper for sleeper in sleepers if sleeper.token in news.whom]
-        found = news.entry() if sleepers else None
+            sleepers = [sleeper for sleeper in sleepers if news.is_for(sleeper.token)]
         for sleeper in sleepers:
-            sleeper.found = found
             sleeper.ring()
 
     def _nap_s(self) -> float:
