@@ -79,6 +79,12 @@ def test_any_token_is_exact(store: RedisStore, key: str, token: str) -> None:
     assert verdict.holder.beat == token
 
 
+def free(rev: str) -> str:
+    """The record of a free lock."""
+    head = f'{{"v":1,"rev":{rev},"fence":1,"updated_at":1,"freed":"","soonest":0'
+    return f'{head},"holders":[\n],"queue":[\n]}}'
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -87,7 +93,9 @@ def test_any_token_is_exact(store: RedisStore, key: str, token: str) -> None:
         '{"v":1,"rev":1,"fence":1,"updated_at":1,"freed":"","holders":[\n{}\n],"queue":[\n]}',
         '{"v":1,"rev":1,"fence":1,"updated_at":1,"freed":"","holders":[],"queue":[]}',
         '{"v":2,"rev":1,"new":true}',
+        *(free(rev) for rev in ("9007199254740991", "9999999999999999", "9" * 400, "9" * 5000)),
     ],
+    ids=lambda text: text[:40],
 )  # fmt: skip
 def test_what_is_not_a_record(server: RedisServer, store: RedisStore, key: str, text: str) -> None:
     """Whatever the scripts do not understand is a fault for a load too, and evict replaces it."""
@@ -156,6 +164,26 @@ def test_setup_repairs_the_index(namespace: tuple[RedisStore, Any]) -> None:
     store.setup()
     assert [key for key, _ in store.scan("", None, 10).entries] == names
     assert sorted(redis.zrange(store.names.due, 0, -1)) == sorted(map(coded, names))
+
+
+def test_names_that_are_no_text(namespace: tuple[RedisStore, Any]) -> None:
+    """What others put there, or into the index, is not listed, and in nobody's way."""
+    store, redis = namespace
+    head = store.names.head
+    for name in (b"\xff\xfe", b"%FF", b"a\x80"):
+        redis.set(head + b"{" + name + b"}", "x")
+        redis.zadd(store.names.index, {name: 0})
+    store.setup()
+    for key in "abc":
+        store.swap(key, None, Record(1))
+    listed, cursor = [], None
+    while True:
+        page = store.scan("", cursor, 1)
+        listed += [key for key, _ in page.entries if not key.startswith("%")]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert listed == ["a", "b", "c"]
 
 
 def test_tombstone(namespace: tuple[RedisStore, Any]) -> None:

@@ -173,7 +173,7 @@ class RedisStore(RingingStore):
             while True:
                 request = scan_from(position, self.names.pattern(prefix))
                 position, names = self._wire.ask_at(master, request)
-                found.update(self.names.key(name) for name in names)
+                found |= self.names.keys(names)
                 if position == b"0":
                     break
         return in_order(found, cursor)
