@@ -211,6 +211,28 @@ class _Raw:
 # --- directories ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("what", ["pipe", "device", "folder", "loop"])
+def test_what_is_no_file(tmp_path: Path, what: str) -> None:
+    """Something else in a record's place is neither waited for nor read on and on, and is told
+    among the others."""
+    place = tmp_path / "locks" / name_of("k")
+    with holdfast.connect(f"file://{tmp_path}/locks") as locks, locks.acquire("other"):
+        if what == "pipe":
+            os.mkfifo(place)
+        elif what == "folder":
+            place.mkdir()
+        else:
+            place.symlink_to("/dev/zero" if what == "device" else place)
+        with pytest.raises(CorruptRecord):
+            locks.acquire("k", timeout=0)
+        assert [lock.key for lock in locks.list() if lock.fault] == ["k"]
+        assert [lock.key for lock in locks.list() if lock.holders] == ["other"]
+        if what != "folder":
+            locks.evict("k")
+            with locks.acquire("k", timeout=0):
+                assert place.is_file()
+
+
 def test_missing_parent(tmp_path: Path) -> None:
     """Only the last directory is made without being asked; `setup` makes them all."""
     with pytest.raises(Misconfigured):
