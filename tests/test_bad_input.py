@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -333,6 +334,21 @@ def test_embedded_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     monkeypatch.setenv("XDG_STATE_HOME", str(blocked))
     with pytest.raises(Misconfigured, match="HOLDFAST_URL"):
         holdfast.connect()
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022])
+def test_embedded_store_is_ones_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, umask: int
+) -> None:
+    """Nobody else on the machine sees its tokens, or can lock its file."""
+    monkeypatch.delenv("HOLDFAST_URL", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    before = os.umask(umask)
+    try:
+        with holdfast.connect() as locks, locks.acquire("k"):
+            assert (tmp_path / "holdfast").stat().st_mode & 0o077 == 0
+    finally:
+        os.umask(before)
 
 
 # --- tickets ----------------------------------------------------------------------------------

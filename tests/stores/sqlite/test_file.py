@@ -81,8 +81,8 @@ def test_keys_that_are_no_text(path: Path, locks: Locks) -> None:
     assert [lock.key for lock in locks.list(free=True)] == ["a", "z", "é"]
     assert [lock.key for lock in locks.list("a", free=True)] == ["a"]
     with closing(open_store(f"sqlite://{path}")) as store:
-        listed, page = [], store.scan("", None, 1)
-        listed += page.entries
+        page = store.scan("", None, 1)
+        listed = list(page.entries)
         while page.cursor is not None:
             page = store.scan("", page.cursor, 1)
             listed += page.entries
