@@ -124,7 +124,7 @@ class _Version(Struct):
 
 
 # What msgspec raises about text that others wrote; the last one, if it is nested too deeply.
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 # The record as JSON. Not wrapped in a function: every swap calls it.
 encode = msgspec.json.Encoder().encode
@@ -139,7 +139,7 @@ def decode(raw: bytes | str) -> Record:
         _decoder = msgspec.json.Decoder(Record)
     try:
         record = _decoder.decode(raw)
-    except _UNREADABLE as exc:
+    except UNREADABLE as exc:
         raise Undecodable(_newer(raw) or f"it is not a lock record ({exc})") from None
     if record.v != FORMAT:
         raise Undecodable(_newer(raw) or f"its format is {record.v}")
@@ -150,7 +150,7 @@ def _newer(raw: bytes | str) -> str | None:
     """A later release may have changed every field but `v`."""
     try:
         version = msgspec.json.decode(raw, type=_Version).v
-    except _UNREADABLE:
+    except UNREADABLE:
         return None
     return (
         f"its format {version} is newer than {FORMAT}: upgrade holdfast"

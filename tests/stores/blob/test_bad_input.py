@@ -149,8 +149,10 @@ def test_no_time() -> None:
 
 @pytest.mark.parametrize(
     "junk",
-    [b"", b"\xff\xfe", b"hello", b"[]", b'{"a": 1}', b'{"v": 1}', b'{"key": "k", "v": 99}'],
-)
+    [b"", b"\xff\xfe", b"hello", b"[]", b'{"a": 1}', b'{"v": 1}', b'{"key": "k", "v": 99}',
+     b'{"key": "k", "write": "w", "x": ' + b"[" * 5000 + b"]" * 5000 + b"}"],
+    ids=lambda junk: repr(junk)[:40],
+)  # fmt: skip
 def test_foreign_objects_are_left_alone(url: str, junk: bytes) -> None:
     """What somebody else put under a lock's name stops us with an error, and stays."""
     store = open_store(url)

@@ -7,7 +7,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -18,7 +18,7 @@ from holdfast import aio
 from holdfast.core.commands import Claim, Free, Granted, NotHeld, Renew
 from holdfast.core.effects import Apply
 from holdfast.core.records import SECOND, Holder, Record, Waiter
-from holdfast.errors import ClientForked, HoldfastError
+from holdfast.errors import ClientForked, CorruptRecord, HoldfastError
 from holdfast.stores.redis import RedisStore, layout
 from holdfast.stores.redis.layout import Names, coded
 from holdfast.stores.redis.routing import slot_of
@@ -108,6 +108,29 @@ def test_what_is_not_a_record(server: RedisServer, store: RedisStore, key: str, 
         locks.evict(key)
         with locks.acquire(key, timeout=0):
             pass
+
+
+@pytest.mark.parametrize("face", ["sync", "async"])
+def test_a_note_without_end(server: RedisServer, store: RedisStore, key: str, face: str) -> None:
+    """What the scripts understand, and the decoder gives up on, is a fault, too."""
+
+    async def claim_it() -> None:
+        async with aio.connect(server.url) as locks:
+            await locks.acquire(key, timeout=0)
+
+    with client(server.port) as redis, closing(holdfast.connect(server.url)) as locks:
+        lease, name = locks.acquire(key, note={"x": 0}), f"holdfast:{{{key}}}"
+        deep = b'{"x":' + b"[" * 5000 + b"]" * 5000 + b"}"
+        redis.set(name, redis.get(name).replace(b'{"x":0}', deep))
+        claims: dict[str, Callable[[], object]] = {
+            "sync": lambda: locks.acquire(key, timeout=0),
+            "async": lambda: asyncio.run(claim_it()),
+        }
+        with pytest.raises(CorruptRecord, match="evict"):
+            claims[face]()
+        with pytest.raises(CorruptRecord, match="evict"):
+            lease.renew()
+        locks.evict(key)
 
 
 # --- the index ------------------------------------------------------------------------------
