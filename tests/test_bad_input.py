@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from msgspec.structs import replace
 
 import holdfast
 from holdfast import (
@@ -33,6 +34,7 @@ from holdfast import (
     Want,
     aio,
 )
+from holdfast.core.tickets import seal, unseal
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite import SQLiteStore
 from tests.conformance.targets import TARGETS
@@ -368,6 +370,22 @@ def test_bad_tickets(locks: Locks) -> None:
     handed = lease.hand_over()
     with pytest.raises(BadTicket, match=r"take\(\)"):
         locks.join(handed)
+    assert locks.take(handed).held
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"ttl": -5}, {"ttl": 0}, {"ttl": 2**62}, {"key": ""}, {"key": "a\0b"}, {"key": "x" * 600}],
+    ids=str,
+)
+def test_changed_tickets(locks: Locks, change: dict[str, Any]) -> None:
+    """Who passes a ticket on cannot make the lock of it unreadable, or hold it for ever."""
+    lease = locks.acquire("k")
+    share, handed = lease.share(), lease.hand_over()
+    for use, kind, text in ((locks.join, "share", share), (locks.take, "hand-over", handed)):
+        changed = seal(kind, replace(unseal(kind, text), **change))  # type: ignore[arg-type]
+        with pytest.raises(BadTicket):
+            use(changed)
     assert locks.take(handed).held
 
 
