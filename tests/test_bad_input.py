@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -13,6 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from msgspec.structs import replace
 
 import holdfast
 from holdfast import (
@@ -32,8 +34,10 @@ from holdfast import (
     Want,
     aio,
 )
+from holdfast.core.tickets import seal, unseal
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sqlite import SQLiteStore
+from tests.conformance.targets import TARGETS
 from tests.helpers import memory_locks, unique, until
 
 
@@ -167,6 +171,15 @@ def test_bad_retention(locks: Locks, age: Any) -> None:
 
 # --- other options ----------------------------------------------------------------------------
 
+
+def nested(levels: int) -> dict[str, Any]:
+    """A dict with so many levels."""
+    value: Any = "x"
+    for level in range(levels - 1):
+        value = [value] if level % 2 else {"x": value}
+    return {"x": value}
+
+
 BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "mode": ({"mode": "write"}, "'exclusive' or 'shared'"),
     "mode of another kind": ({"mode": 5}, "'exclusive' or 'shared'"),
@@ -187,6 +200,8 @@ BAD_OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "note keys": ({"note": {1: 2}}, "strings as keys"),
     "note object": ({"note": {"x": object()}}, "JSON"),
     "note big": ({"note": {"x": "y" * 5000}}, "4096"),
+    "note deep": ({"note": nested(21)}, "20 levels"),
+    "note very deep": ({"note": nested(900)}, "nested|recursion"),
 }
 
 
@@ -205,6 +220,14 @@ def test_a_note_that_refers_to_itself(locks: Locks) -> None:
     note["self"] = note
     with pytest.raises(BadOption, match="JSON"):
         locks.acquire("k", note=note)
+
+
+@pytest.mark.parametrize("kind", ["memory", "mysql", "postgresql", "redis"])
+def test_the_deepest_note(kind: str, tmp_path: Path) -> None:
+    """Every store takes it, and everyone can read it."""
+    target, key = TARGETS[kind](tmp_path), unique()
+    with Locks(target.open()) as locks, locks.acquire(key, note=nested(20)):
+        assert locks.show(key).holders[0].note == nested(20)
 
 
 def test_a_note_is_taken_as_it_is_now(locks: Locks) -> None:
@@ -315,6 +338,21 @@ def test_embedded_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
         holdfast.connect()
 
 
+@pytest.mark.parametrize("umask", [0o000, 0o022])
+def test_embedded_store_is_ones_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, umask: int
+) -> None:
+    """Nobody else on the machine sees its tokens, or can lock its file."""
+    monkeypatch.delenv("HOLDFAST_URL", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    before = os.umask(umask)
+    try:
+        with holdfast.connect() as locks, locks.acquire("k"):
+            assert (tmp_path / "holdfast").stat().st_mode & 0o077 == 0
+    finally:
+        os.umask(before)
+
+
 # --- tickets ----------------------------------------------------------------------------------
 
 
@@ -332,6 +370,22 @@ def test_bad_tickets(locks: Locks) -> None:
     handed = lease.hand_over()
     with pytest.raises(BadTicket, match=r"take\(\)"):
         locks.join(handed)
+    assert locks.take(handed).held
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"ttl": -5}, {"ttl": 0}, {"ttl": 2**62}, {"key": ""}, {"key": "a\0b"}, {"key": "x" * 600}],
+    ids=str,
+)
+def test_changed_tickets(locks: Locks, change: dict[str, Any]) -> None:
+    """Who passes a ticket on cannot make the lock of it unreadable, or hold it for ever."""
+    lease = locks.acquire("k")
+    share, handed = lease.share(), lease.hand_over()
+    for use, kind, text in ((locks.join, "share", share), (locks.take, "hand-over", handed)):
+        changed = seal(kind, replace(unseal(kind, text), **change))  # type: ignore[arg-type]
+        with pytest.raises(BadTicket):
+            use(changed)
     assert locks.take(handed).held
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from os import urandom
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast import clock, forks, options
 from holdfast.core import events
@@ -22,6 +22,9 @@ from holdfast.drivers.keeping import KeeperRunner
 from holdfast.drivers.pool import DaemonPool
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import (
+    BadKey,
+    BadOption,
+    BadTicket,
     ClientClosed,
     ClientForked,
     HoldfastError,
@@ -31,6 +34,9 @@ from holdfast.errors import (
 from holdfast.observe.log import log_event
 from holdfast.options import Seconds
 from holdfast.stores.base import Store
+
+if TYPE_CHECKING:
+    from holdfast.core.tickets import Kind, Ticket
 
 DEFAULT_TTL_S = 30.0
 NO_NOTE: dict[str, Any] = {}  # one for all: nobody changes a note that was given
@@ -168,20 +174,14 @@ class Client:
 
     def joining(self, ticket: str) -> tuple[Attempt, bool]:
         """What a share ticket asks for, and whether it may release."""
-        from holdfast.core.tickets import unseal
-
-        self.check_usable()
-        read = unseal("share", ticket)
+        read = self._unsealed("share", ticket)
         return Attempt(read.key, Renew(read.token)), read.may_release
 
     def taking(
         self, ticket: str, owner: str | None, ttl: Seconds | None, note: dict[str, Any] | None
     ) -> Attempt:
         """What a hand-over ticket asks for."""
-        from holdfast.core.tickets import unseal
-
-        self.check_usable()
-        read = unseal("hand-over", ticket)
+        read = self._unsealed("hand-over", ticket)
         return Attempt(
             read.key,
             Take(
@@ -192,6 +192,19 @@ class Client:
                 None if note is None else options.check_note(note),
             ),
         )
+
+    def _unsealed(self, kind: Kind, ticket: str) -> Ticket:
+        """What a ticket says. Its checksum is no seal: whoever passed it on may have changed it."""
+        from holdfast.core.tickets import unseal
+
+        self.check_usable()
+        read = unseal(kind, ticket)
+        try:
+            options.check_key(read.key, self.max_key_bytes)
+            options.check_ttl(read.ttl / SECOND)
+        except (BadKey, BadOption):
+            raise BadTicket from None
+        return read
 
     def share(self, hold: Hold, *, release: bool) -> str:
         """A ticket for a second party."""

@@ -18,6 +18,8 @@ SHORTEST_TTL_S = 0.05
 LONGEST_TTL_S = 30 * 24 * 3600.0
 LONGEST_TEXT = 256
 LONGEST_NOTE = 4096
+# MariaDB takes JSON that is 32 levels deep, and a note lies three levels deep in its record.
+DEEPEST_NOTE = 20
 MOST_PERMITS = 10_000
 MOST_PREFIX_BYTES = 512
 _PLAIN_NUMBERS = (int, float)
@@ -173,12 +175,23 @@ def check_note(note: Any) -> Note:
         raise BadOption("note is a dict with strings as keys.")
     try:
         encoded = msgspec.json.encode(note)
-    except (TypeError, ValueError, RecursionError) as exc:
+        # A copy, as the store will have it: what the caller does to the dict later is not noted.
+        copy = msgspec.json.decode(encoded)
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as exc:
         raise BadOption(f"note must be something that JSON can hold: {exc}") from None
     if len(encoded) > LONGEST_NOTE:
         raise BadOption(f"note has {len(encoded)} bytes as JSON, and {LONGEST_NOTE} are the most.")
-    # A copy, as the store will have it: what the caller does to the dict later is not noted.
-    return cast("Note", msgspec.json.decode(encoded))
+    if not _is_shallow(copy, DEEPEST_NOTE):
+        raise BadOption(f"note is nested too deeply: {DEEPEST_NOTE} levels are the most.")
+    return cast("Note", copy)
+
+
+def _is_shallow(value: Any, levels: int) -> bool:
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list):
+        return True
+    return levels > 0 and all(_is_shallow(inner, levels - 1) for inner in value)
 
 
 def default_owner() -> str:

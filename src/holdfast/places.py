@@ -59,7 +59,8 @@ def open_place(place: Place, options: dict[str, Any]) -> Store:
 
 def _made(path: Path) -> Path:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        # Of this user alone: who can read the file sees tokens, and can keep it locked.
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as exc:
         raise Misconfigured(
             f"The embedded store cannot be made at {path} ({exc.strerror}): set {URL_VARIABLE}."

@@ -100,9 +100,13 @@ def _age(holder: Holder, now: Interval | None) -> float:
     return max(0, at - holder.acquired_at) / SECOND
 
 
+# The last day that every time zone can show.
+_LAST = datetime(9999, 12, 30, tzinfo=UTC)
+
+
 def moment(at: Micros) -> datetime:
     """A time on the store's clock; what no calendar has is shown as its end."""
     try:
-        return datetime.fromtimestamp(at / SECOND, UTC)
+        return min(datetime.fromtimestamp(at / SECOND, UTC), _LAST)
     except (OverflowError, ValueError, OSError):
-        return datetime.max.replace(tzinfo=UTC)
+        return _LAST

@@ -6,10 +6,13 @@ import json
 import os
 import signal
 import subprocess
+from contextlib import closing
 
 import pytest
 
 from holdfast.cli.watch import differences
+from holdfast.core.records import Holder, Record, Waiter
+from holdfast.stores.registry import open_store
 from holdfast.views import LockInfo
 from tests.cli.program import HOLDFAST, PATIENCE_S, Program, until
 
@@ -94,6 +97,29 @@ def test_others_cannot_write_to_the_terminal(holdfast: Program) -> None:
         busy = holdfast("run", "k\x1b[31m", "--busy", "fail", "--", "true").stderr
         assert "\x1b" not in busy
         assert busy.count("\n") == 1
+
+
+def test_others_cannot_write_to_the_terminal_by_json(holdfast: Program) -> None:
+    """The same of JSON, which says the same to a program."""
+    name = "\x9b2J\x85\u202e\u200b\u2028\U000e0041\x7f é"
+    with holdfast.locks() as locks, locks.acquire(name, owner=name, note={name: name}):
+        shown = holdfast("ls", "--json").stdout
+        assert shown.rstrip("\n").isprintable()
+        assert "é" in shown
+        [holder] = json.loads(shown)["holders"]
+        assert (holder["key"], holder["owner"], holder["note"]) == (name, name, {name: name})
+
+
+@pytest.mark.parametrize("at", [253402300799999999, 2**62])
+def test_times_that_no_calendar_has(holdfast: Program, at: int) -> None:
+    """A record of somebody else's is shown, and can be thrown out, also east of Greenwich."""
+    holder = Holder("h", 1, "o", "shared", at, at, at, "b")
+    waiter = Waiter("w", "w", "shared", at, at, at, "b")
+    with closing(open_store(holdfast.url)) as store:
+        store.swap("k", None, Record(1, (holder,), (waiter,)))
+    for args in (("ls",), ("show", "k"), ("evict", "k", "--yes")):
+        done = holdfast(*args, TZ="JST-9")
+        assert done.returncode == 0, done.stderr
 
 
 def test_no_tokens(holdfast: Program) -> None:

@@ -85,6 +85,28 @@ def test_wrong_shapes(raw: bytes | str) -> None:
         decode(raw)
 
 
+DEEP = "[" * 5000 + "]" * 5000
+
+
+@pytest.mark.parametrize("raw", [DEEP, f'{{"x":{DEEP}}}', f'{{"v":{DEEP}}}', '{"queue":' * 5000])
+def test_what_is_nested_too_deeply(raw: str) -> None:
+    """Text that the decoder gives up on is refused like any other, as text and as bytes."""
+    for form in (raw, raw.encode()):
+        with pytest.raises(Undecodable, match="not a lock record"):
+            decode(form)
+
+
+@pytest.mark.parametrize("field", ["fence", "updated_at", "ttl", "acquired_at", "expires_at"])
+@pytest.mark.parametrize("number", [2**63 - 1, 2**64, 10**320])
+def test_absurd_numbers(field: str, number: int) -> None:
+    """What no store could count on from is no record, and an eviction can mend it."""
+    holder = Holder("t", 1, "o", "exclusive", 1, 1, 1, "b")
+    record = json.loads(encode(Record(1, (holder,))))
+    (record if field in record else record["holders"][0])[field] = number
+    with pytest.raises(Undecodable, match="not a lock record"):
+        decode(json.dumps(record))
+
+
 @pytest.mark.parametrize("rest", ["", ',"fence":"of another kind"', ',"holders":7'])
 def test_newer_format_says_upgrade(rest: str) -> None:
     """A record of a later release says what to do, whatever else has changed in it."""

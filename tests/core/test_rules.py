@@ -440,6 +440,18 @@ def test_another_limit_is_a_mistake() -> None:
     assert isinstance(lock.do(Claim("b", "o", "counted", TTL, 4)), Granted)
 
 
+def test_places_without_a_limit() -> None:
+    """Somebody else may have written counted places that name no limit: nobody's release fails
+    for them, and only the first is let in."""
+    queue = tuple(Waiter(token, "o", "counted", TTL, 1, TTL, "b") for token in "ab")
+    lock = Lock()
+    lock.do(Claim("mine", "o", "exclusive", TTL))
+    lock.record = replace(lock.record, queue=queue)
+    decision = lock.decide(Free("mine"))
+    assert isinstance(decision.verdict, Freed)
+    assert decision.wake == ("a",)
+
+
 @pytest.mark.parametrize("limit", [1, 2, 5])
 def test_counted_up_to_the_limit(limit: int) -> None:
     """As many get in as there are permits."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import islice
@@ -27,8 +28,12 @@ WIDE = 10_000
 
 
 def print_json(value: Any) -> None:
-    """One line of JSON, at once."""
-    click.echo(msgspec.json.encode(value))
+    """One line of JSON, at once. It may go to a terminal: what could move its cursor, or turn
+    its text around, is escaped, as JSON itself does with some of it."""
+    text = msgspec.json.encode(value).decode()
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
+    click.echo(text.encode())
 
 
 class Paper(Console):

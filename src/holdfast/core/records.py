@@ -27,8 +27,10 @@ TOMBSTONE: Micros = 24 * 3600 * SECOND
 
 Mode: TypeAlias = Literal["exclusive", "shared", "counted"]
 Note: TypeAlias = dict[str, Any]
-Natural = Annotated[int, Meta(ge=0)]
-Positive = Annotated[int, Meta(ge=1)]
+# Larger than anything that is written, and small enough to be added to where numbers have 64 bits.
+LARGEST = 2**62
+Natural = Annotated[int, Meta(ge=0, le=LARGEST)]
+Positive = Annotated[int, Meta(ge=1, le=LARGEST)]
 
 
 _UNSHOWN = frozenset({"token", "ticket", "beat", "next_beat", "sent", "freed", "wake"})
@@ -121,6 +123,9 @@ class _Version(Struct):
     v: int
 
 
+# What msgspec raises about text that others wrote; the last one, if it is nested too deeply.
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
 # The record as JSON. Not wrapped in a function: every swap calls it.
 encode = msgspec.json.Encoder().encode
 # Made when it is first needed: that takes a millisecond, and many a program never needs it.
@@ -134,7 +139,7 @@ def decode(raw: bytes | str) -> Record:
         _decoder = msgspec.json.Decoder(Record)
     try:
         record = _decoder.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+    except UNREADABLE as exc:
         raise Undecodable(_newer(raw) or f"it is not a lock record ({exc})") from None
     if record.v != FORMAT:
         raise Undecodable(_newer(raw) or f"its format is {record.v}")
@@ -145,7 +150,7 @@ def _newer(raw: bytes | str) -> str | None:
     """A later release may have changed every field but `v`."""
     try:
         version = msgspec.json.decode(raw, type=_Version).v
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         return None
     return (
         f"its format {version} is newer than {FORMAT}: upgrade holdfast"

@@ -88,8 +88,8 @@ def fits_beside(claim: Claim | Waiter, before: Sequence[Party]) -> bool:
         return False
     if claim.mode == "shared":
         return all(party.mode == "shared" for party in before)
-    assert claim.limit is not None
-    return len(before) < claim.limit and all(_counts_with(claim, party) for party in before)
+    room = claim.limit or 0  # a place that somebody else wrote may name none
+    return len(before) < room and all(_counts_with(claim, party) for party in before)
 
 
 def _counts_with(claim: Claim | Waiter, party: Party) -> bool:

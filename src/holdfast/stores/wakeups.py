@@ -64,6 +64,38 @@ def lets_in(sleeper: Sleeper, seen: Glimpse | None) -> bool:
     return True
 
 
+# So many at most look and then go to sleep around the same news.
+MOST_LATE = 100
+
+
+class Told:
+    """The last version that was told of a key, for those who looked before that and sleep after.
+
+    Anybody may have told it. A version that so many have come too late for is not there, and who
+    waits would look for it without end. Not safe for threads by itself.
+    """
+
+    __slots__ = ("_late", "version")
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._late = 0
+
+    def hear(self, version: int) -> None:
+        """There is this version, or was."""
+        if version > self.version:
+            self.version, self._late = version, 0
+
+    def missed_by(self, version: int) -> bool:
+        """Whether somebody who goes to sleep, and knows this version, has missed a later one."""
+        if self.version <= version:
+            return False
+        self._late += 1
+        if self._late > MOST_LATE:
+            self.version = 0
+        return self.version > version
+
+
 class Wakeups:
     """The sleepers by key."""
 

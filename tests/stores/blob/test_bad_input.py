@@ -165,8 +165,10 @@ def test_no_time() -> None:
 
 @pytest.mark.parametrize(
     "junk",
-    [b"", b"\xff\xfe", b"hello", b"[]", b'{"a": 1}', b'{"v": 1}', b'{"key": "k", "v": 99}'],
-)
+    [b"", b"\xff\xfe", b"hello", b"[]", b'{"a": 1}', b'{"v": 1}', b'{"key": "k", "v": 99}',
+     b'{"key": "k", "write": "w", "x": ' + b"[" * 5000 + b"]" * 5000 + b"}"],
+    ids=lambda junk: repr(junk)[:40],
+)  # fmt: skip
 def test_foreign_objects_are_left_alone(url: str, junk: bytes) -> None:
     """What somebody else put under a lock's name stops us with an error, and stays."""
     store = open_store(url)
@@ -225,6 +227,28 @@ class _Raw:
 
 
 # --- directories ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["pipe", "device", "folder", "loop"])
+def test_what_is_no_file(tmp_path: Path, what: str) -> None:
+    """Something else in a record's place is neither waited for nor read on and on, and is told
+    among the others."""
+    place = tmp_path / "locks" / name_of("k")
+    with holdfast.connect(f"file://{tmp_path}/locks") as locks, locks.acquire("other"):
+        if what == "pipe":
+            os.mkfifo(place)
+        elif what == "folder":
+            place.mkdir()
+        else:
+            place.symlink_to("/dev/zero" if what == "device" else place)
+        with pytest.raises(CorruptRecord):
+            locks.acquire("k", timeout=0)
+        assert [lock.key for lock in locks.list() if lock.fault] == ["k"]
+        assert [lock.key for lock in locks.list() if lock.holders] == ["other"]
+        if what != "folder":
+            locks.evict("k")
+            with locks.acquire("k", timeout=0):
+                assert place.is_file()
 
 
 def test_missing_parent(tmp_path: Path) -> None:

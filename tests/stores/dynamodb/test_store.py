@@ -7,6 +7,7 @@ import os
 import time
 import weakref
 from contextlib import closing
+from typing import Any
 
 import boto3
 import pytest
@@ -139,17 +140,43 @@ def test_abandoned_item_is_removed_and_the_fence_grows(own_lab: Lab) -> None:
             assert second.fence > first.fence
 
 
-def test_foreign_items_are_left_alone(lab: Lab) -> None:
+TEXT, NUMBER = {"S": '{"v":1}'}, {"N": "1"}
+FOREIGN: dict[str, dict[str, Any]] = {
+    "without ours": {"owner_id": {"S": "them"}, "expires_at": NUMBER},
+    "a number as version": {"record": TEXT, "version": NUMBER},
+    "a number as record": {"record": NUMBER, "version": TEXT},
+    "a map as record": {"record": {"M": {"x": TEXT}}, "version": TEXT},
+    "bytes as record": {"record": {"B": b"\xff"}, "version": TEXT},
+    "nothing": {"record": {"NULL": True}, "version": {"NULL": True}},
+}
+
+
+@pytest.mark.parametrize("face", ["client", "resource"])
+@pytest.mark.parametrize("what", FOREIGN)
+def test_foreign_items_are_left_alone(lab: Lab, what: str, face: str) -> None:
     """An item that somebody else wrote is neither used nor listed nor evicted."""
-    store = lab.store()
-    other = {"lock_key": {"S": "k"}, "owner_id": {"S": "them"}, "expires_at": {"N": "1"}}
-    store.table.call("put_item", "writing", Item=other)
+    admin = store = lab.store()
+    if face == "resource":
+        resource = session().resource("dynamodb", endpoint_url=lab.endpoint)
+        store = lab.open(store.table.name, resource)
+    other = {"lock_key": {"S": "k"}, **FOREIGN[what]}
+    admin.table.call("put_item", "writing", Item=other)
     with Locks(store) as locks:
         for call in (locks.try_acquire, locks.show, locks.evict):
             with pytest.raises(ForeignStore, match="another key"):
                 call("k")
         assert list(locks.list(free=True)) == []
-    assert item(store, "k") == other
+    assert item(admin, "k") == other
+
+
+@pytest.mark.parametrize("version", ["", "x", "9" * 5000, "9" * 5000 + ".*.x", "-1.*.x"])
+def test_versions_that_others_wrote(lab: Lab, version: str) -> None:
+    """A version that does not count turns is as good as any."""
+    store = lab.store()
+    other = {"lock_key": {"S": "k"}, "record": TEXT, "version": {"S": version}}
+    store.table.call("put_item", "writing", Item=other)
+    with Locks(store) as locks, locks.acquire("k", timeout=0) as lease:
+        lease.renew()
 
 
 def test_partition_key_of_ones_own(lab: Lab) -> None:

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
@@ -19,7 +20,7 @@ from holdfast.core.commands import Claim, Free
 from holdfast.stores.redis import RedisStore, listen
 from holdfast.stores.redis.layout import Names
 from holdfast.stores.redis.listen import Bells, Listener, sleeper_for
-from holdfast.stores.wakeups import Sleeper
+from holdfast.stores.wakeups import MOST_LATE, Sleeper
 from tests.engines.redis import RedisServer, client
 from tests.helpers import until
 
@@ -164,7 +165,7 @@ def test_news_of_before_the_subscription(store: RedisStore, key: str) -> None:
     first = threading.Thread(target=store.wait, args=(key, now, "a", 5_000_000))
     first.start()
     bells = store._listener.bells
-    until(lambda: key in bells._channels and bells._channels[key].last == now)
+    until(lambda: key in bells._channels and bells._channels[key].last.version == now)
     rung = threading.Event()
     late = store.sleep(key, old, "b", rung.set)
     assert rung.wait(3)
@@ -213,6 +214,54 @@ def test_a_channel_that_is_left_while_somebody_comes(
         channel = store.names.channels(key)[0]
         until(lambda: left.is_set() or redis.publish(channel, "1 -") < 0)  # nobody hears it
         until(lambda: late[0].is_over() or redis.publish(channel, f"{SEEN} b") < 0)
+
+
+JUNK = [b"", b" ", b"x", b"\xff", b"-1 *", b"1e5 *", b"9" * 5000 + b" *", "١٢ *".encode(), b"1_0 *"]
+
+
+@pytest.mark.parametrize("face", ["sync", "async"])
+def test_junk_on_a_channel(server: RedisServer, key: str, face: str) -> None:
+    """Whoever may publish there can say anything: who waits goes on to wait, and to listen."""
+
+    async def wait_for_it() -> int:
+        async with aio.connect(server.url) as locks, locks.acquire(key, timeout=20) as lease:
+            return lease.fence
+
+    def wait_for_it_in_a_thread() -> int:
+        if face == "async":
+            return asyncio.run(wait_for_it())
+        with holdfast.connect(server.url) as locks, locks.acquire(key, timeout=20) as lease:
+            return lease.fence
+
+    with (
+        client(server.port) as redis,
+        holdfast.connect(server.url) as locks,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        lease = locks.acquire(key, ttl=30)
+        waiting = pool.submit(wait_for_it_in_a_thread)
+        until(lambda: len(redis.pubsub_channels(f"holdfast:{{{key}}}*")) == 2)
+        for channel in redis.pubsub_channels(f"holdfast:{{{key}}}*"):
+            for junk in JUNK:
+                redis.publish(channel, junk)
+        until(lambda: redis.publish(f"holdfast:{{{key}}}:wake", "1 nobody") == 1)  # still there
+        lease.release()
+        assert waiting.result(20) > lease.fence
+
+
+def test_a_version_that_is_not_there(server: RedisServer, store: RedisStore, key: str) -> None:
+    """Somebody tells of a version of the far future: who waits looks for it for a while, not
+    without end."""
+    rings: list[int] = []
+    bells = store._listener.bells
+    first = store.sleep(key, SEEN, "t", lambda: rings.append(0))
+    with client(server.port) as redis:
+        until(lambda: redis.publish(store.names.channels(key)[1], f"{9 * SEEN} *") == 1)
+    until(lambda: bells._channels[key].last.version == 9 * SEEN)
+    store.unsleep(first)
+    for turn in range(10 * MOST_LATE):
+        store.unsleep(store.sleep(key, SEEN + turn, "t", lambda: rings.append(1)))
+    assert MOST_LATE <= len(rings) <= MOST_LATE + 1
 
 
 def channels_of(server: RedisServer, key: str) -> int:

@@ -34,7 +34,7 @@ from holdfast.core.commands import (
     Wake,
 )
 from holdfast.core.contract import Swapped
-from holdfast.core.records import EMPTY, SECOND, Record, droppable_at
+from holdfast.core.records import EMPTY, SECOND, Record, Waiter, droppable_at
 from holdfast.stores.base import Store
 from holdfast.stores.redis import RedisStore
 from holdfast.stores.redis.layout import WAKE
@@ -306,6 +306,19 @@ def test_scripts_pass_over_the_dead(server: RedisServer, store: RedisStore, live
         heard.compare(model.apply(Free("next"), "b"))
         heard.compare(model.apply(Free("reader"), "b"))
     assert heard == ([("writer",)] if live == "waiting" else [ANYONE])
+
+
+def test_scripts_bear_places_without_a_limit(store: RedisStore) -> None:
+    """Counted places that somebody else wrote and that name no limit are in nobody's way."""
+    model = Model(store, uuid4().hex)
+    model.apply(Claim("mine", "o", "exclusive", 60 * SECOND), "b")
+    later = 4 * model.record.updated_at
+    queue = tuple(Waiter(token, "o", "counted", 1, 1, later, "b") for token in "ab")
+    model.record = replace(model.record, queue=queue)
+    written = store.swap(model.key, model.version, model.record)
+    assert isinstance(written, Swapped)
+    model.version = written.version
+    assert model.apply(Free("mine"), "b").verdict == Freed()
 
 
 def test_record_stays_until_it_is_history(server: RedisServer, store: RedisStore) -> None:

@@ -8,7 +8,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -20,7 +20,7 @@ from holdfast.core.commands import Claim, Free, Granted, NotHeld, Renew
 from holdfast.core.contract import Swapped
 from holdfast.core.effects import Apply
 from holdfast.core.records import SECOND, Holder, Record, Waiter
-from holdfast.errors import ClientForked, HoldfastError
+from holdfast.errors import ClientForked, CorruptRecord, HoldfastError
 from holdfast.stores.redis import RedisStore, layout
 from holdfast.stores.redis.layout import Names, coded
 from holdfast.stores.redis.routing import slot_of
@@ -81,6 +81,12 @@ def test_any_token_is_exact(store: RedisStore, key: str, token: str) -> None:
     assert verdict.holder.beat == token
 
 
+def free(rev: str) -> str:
+    """The record of a free lock."""
+    head = f'{{"v":1,"rev":{rev},"fence":1,"updated_at":1,"freed":"","soonest":0'
+    return f'{head},"holders":[\n],"queue":[\n]}}'
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -89,7 +95,9 @@ def test_any_token_is_exact(store: RedisStore, key: str, token: str) -> None:
         '{"v":1,"rev":1,"fence":1,"updated_at":1,"freed":"","holders":[\n{}\n],"queue":[\n]}',
         '{"v":1,"rev":1,"fence":1,"updated_at":1,"freed":"","holders":[],"queue":[]}',
         '{"v":2,"rev":1,"new":true}',
+        *(free(rev) for rev in ("9007199254740991", "9999999999999999", "9" * 400, "9" * 5000)),
     ],
+    ids=lambda text: text[:40],
 )  # fmt: skip
 def test_what_is_not_a_record(server: RedisServer, store: RedisStore, key: str, text: str) -> None:
     """Whatever the scripts do not understand is a fault for a load too, and evict replaces it."""
@@ -102,6 +110,29 @@ def test_what_is_not_a_record(server: RedisServer, store: RedisStore, key: str, 
         locks.evict(key)
         with locks.acquire(key, timeout=0):
             pass
+
+
+@pytest.mark.parametrize("face", ["sync", "async"])
+def test_a_note_without_end(server: RedisServer, store: RedisStore, key: str, face: str) -> None:
+    """What the scripts understand, and the decoder gives up on, is a fault, too."""
+
+    async def claim_it() -> None:
+        async with aio.connect(server.url) as locks:
+            await locks.acquire(key, timeout=0)
+
+    with client(server.port) as redis, closing(holdfast.connect(server.url)) as locks:
+        lease, name = locks.acquire(key, note={"x": 0}), f"holdfast:{{{key}}}"
+        deep = b'{"x":' + b"[" * 5000 + b"]" * 5000 + b"}"
+        redis.set(name, redis.get(name).replace(b'{"x":0}', deep))
+        claims: dict[str, Callable[[], object]] = {
+            "sync": lambda: locks.acquire(key, timeout=0),
+            "async": lambda: asyncio.run(claim_it()),
+        }
+        with pytest.raises(CorruptRecord, match="evict"):
+            claims[face]()
+        with pytest.raises(CorruptRecord, match="evict"):
+            lease.renew()
+        locks.evict(key)
 
 
 # --- the index ------------------------------------------------------------------------------
@@ -170,6 +201,26 @@ def test_setup_repairs_the_index(namespace: tuple[RedisStore, Any]) -> None:
     store.setup()
     assert [key for key, _ in store.scan("", None, 10).entries] == names
     assert sorted(redis.zrange(store.names.due, 0, -1)) == sorted(map(coded, names))
+
+
+def test_names_that_are_no_text(namespace: tuple[RedisStore, Any]) -> None:
+    """What others put there, or into the index, is not listed, and in nobody's way."""
+    store, redis = namespace
+    head = store.names.head
+    for name in (b"\xff\xfe", b"%FF", b"a\x80"):
+        redis.set(head + b"{" + name + b"}", "x")
+        redis.zadd(store.names.index, {name: 0})
+    store.setup()
+    for key in "abc":
+        store.swap(key, None, Record(1))
+    listed, cursor = [], None
+    while True:
+        page = store.scan("", cursor, 1)
+        listed += [key for key, _ in page.entries if not key.startswith("%")]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert listed == ["a", "b", "c"]
 
 
 def test_tombstone(namespace: tuple[RedisStore, Any]) -> None:

@@ -11,15 +11,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
 import pytest
 
 import holdfast
 from holdfast import aio
 from holdfast.core.commands import ANYONE
 from holdfast.core.contract import Swapped
-from holdfast.core.records import SECOND, Record, Waiter
+from holdfast.core.records import SECOND, Holder, Record, Waiter, encode
 from holdfast.stores.registry import open_store
 from holdfast.stores.sql import SQLStore
+from holdfast.stores.wakeups import MOST_LATE
 from holdfast.testing.conformance import FACES, Face, run_case
 from tests.conformance.sql_targets import SQLTarget
 from tests.engines.base import require
@@ -160,13 +162,27 @@ def test_notification_before_the_sleep_is_not_lost(postgres: Server) -> None:
         again = other.swap(key, made.version, Record(2), ANYONE)
         assert isinstance(again, Swapped)
         for _ in range(500):
-            if bell._last.get(key) == again.version:
+            if key in bell._last and bell._last[key].version == again.version:
                 break
             time.sleep(0.01)
     with sleeper(store, key, made.version) as rung:
         assert rung.is_set()
     with sleeper(store, key, again.version) as rung:
         assert not rung.wait(0.3)
+
+
+def test_a_version_that_is_not_there(postgres: Server) -> None:
+    """Anybody may notify. Who waits looks for a version of the far future for a while, not
+    without end."""
+    store, _, key, made = ringing(postgres)
+    rings: list[int] = []
+    with sleeper(store, key, made.version):
+        bell = live_bell(store)
+        postgres.run(f"SELECT pg_notify('{bell._dialect.channel}', '{2**62} * {key}')")
+        until(lambda: key in bell._last)
+        for turn in range(10 * MOST_LATE):
+            store.unsleep(store.sleep(key, made.version + turn, "t", lambda: rings.append(1)))
+    assert len(rings) == MOST_LATE
 
 
 def test_only_those_who_may_come_in_are_rung(postgres: Server) -> None:
@@ -184,28 +200,43 @@ def test_only_those_who_may_come_in_are_rung(postgres: Server) -> None:
         store.unsleep(one)
 
 
-def test_a_notification_shows_what_was_written(postgres: Server) -> None:
-    """Whoever is rung need not look, unless the record has too many bytes to be told."""
-    store, other, key, made = ringing(postgres, "Bell é\n ")
-    waiters = [Waiter(f"{n:032x}", "名" * 200, "shared", 1, 1, 1, "b") for n in range(14)]
-    version = made.version
-    for fence, queue, is_told in ((2, (), True), (3, tuple(waiters), False)):
-        rung = threading.Event()
-        asleep = store.sleep(key, version, "t", rung.set)
-        written = other.swap(key, version, Record(fence, queue=queue), ANYONE)
-        assert isinstance(written, Swapped)
-        assert rung.wait(10)
-        store.unsleep(asleep)
-        there = other.load(key)
-        if is_told:
-            assert asleep.found is not None
-            assert (asleep.found.record, asleep.found.version) == (there.record, there.version)
-            assert asleep.found.now is not None
-            assert there.now is not None
-            assert asleep.found.now.latest <= there.now.latest
-        else:
-            assert asleep.found is None
-        version = written.version
+def test_a_notification_tells_no_secrets(postgres: Server) -> None:
+    """Whoever may connect to the database may listen: there are no tokens to be heard, neither in
+    a record nor of those whose turn it is."""
+    store, _, key, made = ringing(postgres, "bell\n ")
+    holder = Holder("h" * 32, 1, "o", "shared", SECOND, 1, 1, "b")
+    queue = tuple(Waiter(f"{n:016x}" * 2, "o", "shared", SECOND, 1, 1, "b") for n in range(3))
+    record, wake = Record(2, (holder,), queue), tuple(waiter.token for waiter in queue)
+    heard: list[str] = []
+    with psycopg.connect(postgres.engine.url(), autocommit=True) as anybody:
+        anybody.execute(f'LISTEN "{live_bell(store)._dialect.channel}"')
+        store.swap(key, made.version, record, wake)
+        heard += [told.payload for told in anybody.notifies(timeout=10, stop_after=1)]
+    assert key in heard[0]
+    for token in (holder.token, *wake):
+        assert token not in heard[0]
+
+
+def test_a_false_notification_lets_nobody_in(postgres: Server) -> None:
+    """A role without any right on the table may notify, too: who is rung by it goes by what is in
+    the table, and not by what it was told."""
+    store, other, key, _ = ringing(postgres)
+    role = postgres.new_table()
+    postgres.run(f"CREATE ROLE {role}")
+    channel = live_bell(store)._dialect.channel
+    reader, writer = holdfast.Locks(other, ttl=60), holdfast.Locks(store, ttl=60)
+    with reader.acquire(key, mode="shared") as lease, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(writer.acquire, key, timeout=3, fair=False)
+        version, free = other.load(key).version, encode(Record(1)).decode()
+        with psycopg.connect(postgres.engine.url(), autocommit=True) as stranger:
+            stranger.execute(f"SET ROLE {role}")
+            while not waiting.done():
+                for news in (f"* {key}", f"1 * {free}\n{key}", f"* {free}\n{key}"):
+                    stranger.execute("SELECT pg_notify(%s, %s)", (channel, f"{version} {news}"))
+                time.sleep(0.05)
+        with pytest.raises(holdfast.AcquireTimeout):
+            waiting.result()
+        lease.renew()
 
 
 def test_idle_waiters_are_cheap(server: Server) -> None:

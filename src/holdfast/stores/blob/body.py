@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.core.contract import Entry, Interval, Version
-from holdfast.core.records import Holder, Micros, Record, Waiter, encode
+from holdfast.core.records import UNREADABLE, Holder, Micros, Record, Waiter, encode
 from holdfast.stores.base import entry_from
 
 Nonce = str
@@ -55,7 +55,7 @@ def label_of(raw: bytes) -> Label | None:
     """The label; None if this is nothing of ours."""
     try:
         return _label_decoder.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         return None
 
 

@@ -18,10 +18,11 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from errno import EACCES, EDQUOT, EEXIST, ENOSPC, EPERM, EROFS
+from errno import EACCES, EDQUOT, EEXIST, ELOOP, ENOSPC, EPERM, EROFS
 from hashlib import blake2b
 from heapq import nsmallest
 from pathlib import Path
+from stat import S_ISREG
 from zlib import crc32
 
 from holdfast.core.contract import Interval
@@ -43,6 +44,8 @@ except ImportError as exc:  # Windows
     ) from exc
 
 OURS = ".holdfast"
+# What is read of something that is no file: there is no record in it.
+NO_FILE = b""
 LOCKS = 64
 # A file's time is that of the last tick, and the kernel's clock ticks every 1 to 10 ms.
 TICK: Micros = SECOND // 100
@@ -76,11 +79,16 @@ class Folder:
             self._check_it_is_there()
             return None
         except OSError as exc:
+            if exc.errno == ELOOP:
+                return NO_FILE
             raise self.trouble(exc) from exc
 
     def _read(self, name: str) -> bytes:
-        opened = os.open(self._files + name, os.O_RDONLY | os.O_CLOEXEC)
+        # Somebody may have put a pipe there, on which we would wait, or a device without an end.
+        opened = os.open(self._files + name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
+            if not S_ISREG(os.fstat(opened).st_mode):
+                return NO_FILE
             raw = os.read(opened, 65536)
             while more := os.read(opened, 65536):
                 raw += more

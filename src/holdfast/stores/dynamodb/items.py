@@ -87,7 +87,7 @@ class Layout(Struct, frozen=True):
 
     def key_of(self, item: Mapping[str, Any]) -> str:
         """The key of an item."""
-        return _value(item[self.key_name])
+        return str(_value(item[self.key_name]))
 
     def entry(self, item: Mapping[str, Any] | None, now: Interval | None) -> Entry:
         """What an item says."""
@@ -102,13 +102,14 @@ class Layout(Struct, frozen=True):
 
 
 def is_ours(item: Mapping[str, Any]) -> bool:
-    """Whether Holdfast wrote this item."""
-    return RECORD in item and VERSION in item
+    """Whether Holdfast wrote this item: others may have attributes of the same names, too."""
+    return isinstance(_value(item.get(RECORD)), str) and isinstance(_value(item.get(VERSION)), str)
 
 
-def _value(attribute: Any) -> str:
-    """The text of an attribute, whether or not the client took its type off."""
-    return str(attribute["S"] if isinstance(attribute, dict) else attribute)
+def _value(attribute: Any) -> Any:
+    """The text of an attribute, whether or not the client took its type off; None, or something
+    else, if it is no text."""
+    return attribute.get("S") if isinstance(attribute, dict) else attribute
 
 
 def _drop_at(record: Record, now: Interval | None) -> int | None:

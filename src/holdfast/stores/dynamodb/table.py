@@ -106,7 +106,7 @@ class Table:
         while True:
             reply = self.call("scan", "reading", **arguments)
             now = self._now(reply)
-            yield from ((item, now) for item in reply.get("Items", ()))
+            yield from ((item, now) for item in reply.get("Items", ()) if is_ours(item))
             if "LastEvaluatedKey" not in reply:
                 return
             arguments["ExclusiveStartKey"] = reply["LastEvaluatedKey"]

@@ -17,6 +17,7 @@ from holdfast.stores.wakeups import Sleeper, is_taken
 NONCE_BYTES = 9
 TOKEN_PART = 8
 MOST_NAMED = 6
+MOST_DIGITS = 18  # of a count; somebody else may have written anything
 
 
 def next_version(version: Version, wake: Wake) -> str:
@@ -45,7 +46,8 @@ def lets_in(sleeper: Sleeper, seen: Entry | None) -> bool:
 
 def _turn(version: Version) -> tuple[int, str]:
     turn, _, rest = ("" if version is None else str(version)).partition(".")
-    return (int(turn), rest.partition(".")[0]) if turn.isdecimal() else (0, "")
+    ours = turn.isdecimal() and len(turn) <= MOST_DIGITS
+    return (int(turn), rest.partition(".")[0]) if ours else (0, "")
 
 
 def _who(wake: Wake) -> str:

@@ -73,7 +73,7 @@ class AsyncRedisStore(AsyncStore):
             if call.tail or isinstance(reply, ResponseError):
                 reply = await self._wire.settled(call, replies, pipeline.where)
             return talk.applied(reply, command, beat)
-        except (Corrupt, ValueError):
+        except (Corrupt, ValueError, RecursionError):
             entry = await self.load(key)
             raise corrupt(key, entry.fault or "its text is damaged") from None
 

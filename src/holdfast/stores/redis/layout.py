@@ -13,6 +13,8 @@ key, `%`, `{` and `}` are written as `%25`, `%7B` and `%7D`, so that the tag is 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from contextlib import suppress
 from functools import lru_cache
 from hashlib import sha1
 from os import urandom
@@ -37,7 +39,7 @@ WAKE = b":wake"
 _MOST = 2**53 - 1
 
 _json = msgspec.json.Encoder()
-_REV = re.compile(rb'\{"v":\d+,"rev":(\d+),')
+_REV = re.compile(rb'\{"v":\d+,"rev":([1-9]\d{0,15}),')
 _HEAD = re.compile(
     rb'\{"v":1,"rev":\d+,"fence":\d+,"updated_at":\d+,"freed":"[^"]*","soonest":\d+,'
     rb'"holders":\[\n(?:\{"token":"[^"]*","fence":\d+,"mode":"[a-z]+","ttl":\d+,'
@@ -72,6 +74,14 @@ class Names:
         """The lock whose record or channel this is."""
         code = name[len(self.head) + 1 : name.rindex(b"}")]
         return re.sub(rb"%([0-9A-F]{2})", lambda hit: bytes([int(hit[1], 16)]), code).decode()
+
+    def keys(self, names: Iterable[bytes]) -> set[str]:
+        """The locks whose records these are. Somebody else's name may be no text."""
+        found = set()
+        for name in names:
+            with suppress(UnicodeDecodeError):
+                found.add(self.key(name))
+        return found
 
     def pattern(self, prefix: str) -> bytes:
         """What SCAN is to match for the records whose keys start like this."""
@@ -193,7 +203,7 @@ def read(raw: bytes | None, now: Interval) -> Entry:
         record = decode(raw)
     except Undecodable as why:
         return Entry(version=version, now=now, fault=str(why))
-    if _HEAD.fullmatch(raw) is None or record.fence >= _MOST:
+    if _HEAD.fullmatch(raw) is None or record.fence >= _MOST or not isinstance(version, int):
         fault = "its text is not in the layout that Holdfast writes to Redis"
         return Entry(version=version, now=now, fault=fault)
     return Entry(record, version, now)
@@ -202,7 +212,9 @@ def read(raw: bytes | None, now: Interval) -> Entry:
 def version_of(raw: bytes) -> Version:
     """The rev of a record, or a digest of whatever else is there."""
     found = _REV.match(raw)
-    return int(found[1]) if found else sha1(raw, usedforsecurity=False).hexdigest()
+    if found and int(found[1]) < _MOST:
+        return int(found[1])
+    return sha1(raw, usedforsecurity=False).hexdigest()
 
 
 def stays_for(record: Record, at: Micros, tombstone: Micros = TOMBSTONE) -> int:

@@ -15,6 +15,7 @@ client wakes for nothing. What could get lost, and why it does not:
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,7 +32,7 @@ from holdfast.errors import HoldfastError
 from holdfast.stores.redis.layout import WAKE, Names, word
 from holdfast.stores.redis.line import Line
 from holdfast.stores.redis.words import PING, pack
-from holdfast.stores.wakeups import Ring, Sleeper, Wakeups
+from holdfast.stores.wakeups import Ring, Sleeper, Told, Wakeups
 
 logger = logging.getLogger("holdfast")
 
@@ -48,6 +49,7 @@ MOST_CHANNELS = 1000
 # So many channels are known by their names.
 REMEMBERED = 256
 _ALL = [b"*"]
+_REV = re.compile(rb"[0-9]{1,16}")
 
 
 class _Channel:
@@ -57,7 +59,7 @@ class _Channel:
 
     def __init__(self) -> None:
         self.asked = 1  # subscriptions that are not confirmed yet
-        self.last = 0  # the last rev that was told, or seen
+        self.last = Told()  # the last rev that was told, or seen
         self.unheard = 0
 
 
@@ -81,8 +83,8 @@ class Bells:
                 self._channels[sleeper.key] = _Channel()
                 return self._request(b"SUBSCRIBE", [sleeper.key]) + self._leave_some()
             channel.unheard = 0
-            told = channel.last
-        if _newer(told, sleeper.version):
+            missed = isinstance(sleeper.version, int) and channel.last.missed_by(sleeper.version)
+        if missed:
             self._wake(sleeper)
         return b""
 
@@ -108,7 +110,7 @@ class Bells:
         with self._lock:
             channel = self._channels.get(key)
             if channel is not None and isinstance(version, int):
-                channel.last = max(channel.last, version)
+                channel.last.hear(version)
         for sleeper in self.sleepers.sleepers(key):
             if sleeper.version != version:
                 self._wake(sleeper)
@@ -120,12 +122,14 @@ class Bells:
 
     def _told(self, key: str, what: bytes) -> bytes:
         rev, *whom = what.split(b" ")
+        if not _REV.fullmatch(rev):
+            return b""  # anybody may publish, and this is none of ours
         told = int(rev)
         with self._lock:
             channel = self._channels.get(key)
             if channel is None:
                 return b""
-            channel.last = max(channel.last, told)
+            channel.last.hear(told)
         sleepers = self.sleepers.sleepers(key)
         for sleeper in sleepers:
             if sleeper.mark in whom or (whom == _ALL and _is_news(told, sleeper.version)):
@@ -166,10 +170,6 @@ class Bells:
 
     def _request(self, what: bytes, keys: list[str]) -> bytes:
         return pack(what, *(channel for key in keys for channel in self._names.channels(key)))
-
-
-def _newer(told: int, version: Version) -> bool:
-    return isinstance(version, int) and told > version
 
 
 def _is_news(told: int, version: Version) -> bool:

@@ -115,7 +115,7 @@ class RedisStore(RingingStore):
         try:
             reply = self._wire.call(self.speaker.command(key, command, beat))
             return talk.applied(reply, command, beat)
-        except (Corrupt, ValueError):
+        except (Corrupt, ValueError, RecursionError):
             raise self._corrupt(key) from None
 
     def apply_many(self, applies: Sequence[Apply]) -> list[Applied | Exception]:
@@ -133,7 +133,7 @@ class RedisStore(RingingStore):
             if isinstance(reply, Corrupt):
                 return self._corrupt(one.key)
             return talk.applied(reply, one.command, one.beat)
-        except (Corrupt, ValueError):
+        except (Corrupt, ValueError, RecursionError):
             return self._corrupt(one.key)
 
     def _corrupt(self, key: str) -> HoldfastError:
@@ -173,7 +173,7 @@ class RedisStore(RingingStore):
             while True:
                 request = scan_from(position, self.names.pattern(prefix))
                 position, names = self._wire.ask_at(master, request)
-                found.update(self.names.key(name) for name in names)
+                found |= self.names.keys(names)
                 if position == b"0":
                     break
         return in_order(found, cursor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -48,6 +49,9 @@ from holdfast.stores.redis.scripts import (
 from holdfast.stores.redis.words import ASKING, bulk, packed
 
 NO_NOTE: Note = {}
+# The index may have names in it that others wrote, and that are no text.
+_ANY_BYTES = "surrogateescape"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _holder = msgspec.json.Decoder(Holder)
 _holders = msgspec.json.Decoder(tuple[Holder, ...])
 _waiters = msgspec.json.Decoder(tuple[Waiter, ...])
@@ -168,7 +172,7 @@ class Speaker:
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Call:
         """A page of the index."""
         first = b"[" + prefix.encode() if prefix else b"-"
-        start = first if cursor is None else b"(" + cursor.encode()
+        start = first if cursor is None else b"(" + cursor.encode(errors=_ANY_BYTES)
         stop = b"(" + prefix.encode() + b"\xff" if prefix else b"+"
         return self._indexed(SCAN, "", start, stop, b"%d" % limit, self._head)
 
@@ -306,8 +310,14 @@ def page(reply: list[Any], limit: int) -> Page:
     at, last, found = int(reply[0]), reply[1], int(reply[2])
     now = Interval(at, at)
     rows = zip(reply[3::2], reply[4::2], strict=True)
-    entries = tuple((key.decode(), layout.read(raw, now)) for key, raw in rows)
-    return Page(entries, last.decode() if found == limit else None)
+    named = ((key.decode(errors=_ANY_BYTES), raw) for key, raw in rows)
+    entries = tuple((key, layout.read(raw, now)) for key, raw in named if _is_text(key))
+    return Page(entries, last.decode(errors=_ANY_BYTES) if found == limit else None)
+
+
+def _is_text(key: str) -> bool:
+    """Whether it is a key of ours, and not somebody else's bytes."""
+    return key.isascii() or not _SURROGATE.search(key)
 
 
 def clock(reply: list[bytes]) -> Interval:

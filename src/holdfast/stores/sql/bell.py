@@ -3,7 +3,8 @@
 How it works:
 
  1. While anybody sleeps, a connection of its own LISTENs. Each waking write notifies with
-    its version, whom it may let in, and the key.
+    its version, whom it may let in, and the key. Anybody in the database may hear it, and say
+    the same: so it has no secrets, and whoever is rung looks for itself.
  2. A notification that comes between a waiter's look and its sleep is not lost: the last
     versions heard are remembered, and a sleeper that has seen less is rung at once.
  3. The bell is *live* from when it has heard itself. Behind a pooler in transaction mode
@@ -31,7 +32,7 @@ from holdfast.stores.poller import Poller
 from holdfast.stores.sql.database import Database
 from holdfast.stores.sql.deadlines import sever
 from holdfast.stores.sql.postgres import PostgreSQLDialect, heard
-from holdfast.stores.wakeups import Sleeper, Wakeups
+from holdfast.stores.wakeups import Sleeper, Told, Wakeups
 
 PROBE_S = 3.0
 # With nobody waiting the connection stays for a while, because a new one is not for free.
@@ -57,7 +58,7 @@ class Bell:
         self._database = database
         self._dialect = dialect
         self._lock = threading.Lock()
-        self._last: OrderedDict[str, int] = OrderedDict()  # the version heard last, by key
+        self._last: OrderedDict[str, Told] = OrderedDict()  # the version heard last, by key
         self._running = False
         self._closed = threading.Event()
         self._listening: Any = None  # the driver's connection
@@ -73,7 +74,8 @@ class Bell:
             self._running = self._running or start
         if start:
             threading.Thread(target=self._run, name="holdfast-listen", daemon=True).start()
-        if self._last.get(sleeper.key, 0) > (sleeper.version or 0):
+        told = self._last.get(sleeper.key)
+        if told is not None and told.missed_by(sleeper.version or 0):
             sleeper.ring()
 
     def discard(self, sleeper: Sleeper) -> None:
@@ -169,7 +171,7 @@ class Bell:
             news = heard(payload)
         except ValueError:
             return  # a probe, or somebody's own notification
-        self._last[news.key] = news.version
+        self._last.setdefault(news.key, Told()).hear(news.version)
         self._last.move_to_end(news.key)
         if len(self._last) > REMEMBERED:
             self._last.popitem(last=False)
@@ -180,10 +182,8 @@ class Bell:
             with self._lock:
                 sleepers = self._crowd.answering(news.key, sleepers, time.monotonic())
         else:
-            sleepers = [sleeper for sleeper in sleepers if sleeper.token in news.whom]
-        found = news.entry() if sleepers else None
+            sleepers = [sleeper for sleeper in sleepers if news.is_for(sleeper.token)]
         for sleeper in sleepers:
-            sleeper.found = found
             sleeper.ring()
 
     def _nap_s(self) -> float:

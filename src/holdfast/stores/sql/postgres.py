@@ -11,7 +11,7 @@ from msgspec import Struct
 from sqlalchemy.sql.compiler import IdentifierPreparer
 
 from holdfast.core.commands import ANYONE, NOBODY, Wake
-from holdfast.core.contract import Conflict, Entry, Facts, Swapped, Version, exactly
+from holdfast.core.contract import Conflict, Facts, Swapped, Version, exactly
 from holdfast.core.records import Record
 from holdfast.errors import HoldfastError
 from holdfast.stores.base import Outcome
@@ -24,14 +24,16 @@ from holdfast.stores.sql.dialect import (
     Table,
     Update,
     columns_of,
-    entry_of,
 )
 from holdfast.stores.sql.errors import POSTGRES
 
 SHOWN_COLUMNS = ("mode", "owners", "fence", "expires_at", "record")
 
-# PostgreSQL takes less than 8000 bytes; the key, the version and the time need some of them.
+# PostgreSQL takes less than 8000 bytes; the key and the version need some of them.
 LONGEST_NEWS = 6000
+# Whoever may connect to the database may listen, and notify: nobody's token is told whole, and
+# what is told is only a reason to look.
+TOKEN_PART = 8
 
 
 class PostgreSQLDialect(Dialect):
@@ -63,8 +65,7 @@ class PostgreSQLDialect(Dialect):
 
     def fragments(self) -> dict[str, str]:
         """The wake-up that goes with a write."""
-        clock = self._raw["clock"]
-        return {name: self._raw[name].format(clock=clock) for name in ("notify", "notify_deleted")}
+        return {name: self._raw[name] for name in ("notify", "notify_deleted")}
 
     def found(self, sight: Sight) -> None:
         """Name the channel by where the table really is, however it was named here."""
@@ -112,10 +113,10 @@ class PostgreSQLDialect(Dialect):
         if record is None:
             turn = int(wake != NOBODY)
             return self.writing(
-                "delete", **values, version=version, turn=turn, news=news(key, wake, "")
+                "delete", **values, version=version, turn=turn, news=news(key, wake)
             )
         values |= columns_of(record, wake)
-        values["news"] = news(key, wake, values["record"])
+        values["news"] = news(key, wake)
         if version is None:
             return self.writing("insert", **values)
         return self.writing("update", **values, version=version)
@@ -143,32 +144,23 @@ class News(Struct, frozen=True):
     """A notification: a write that may let somebody in."""
 
     version: int
-    now: int
-    whom: Wake
-    record: str  # empty if it was too long to be told, or deleted
+    whom: tuple[str, ...]  # the beginnings of their tokens
     key: str
 
-    def entry(self) -> Entry | None:
-        """What a load would have shown right after the write, if it was told."""
-        return entry_of(self.now, self.version, self.record) if self.record else None
+    def is_for(self, token: str) -> bool:
+        """Whether it is this one whom it may let in."""
+        return self.whom == ANYONE or token[:TOKEN_PART] in self.whom
 
 
-def news(key: str, wake: Wake, record: str) -> str:
-    """What a notification says after the version and the time."""
+def news(key: str, wake: Wake) -> str:
+    """What a notification says after the version."""
     if wake == NOBODY:
         return ""
-    tokens = ",".join(wake)
-    if len(tokens) > LONGEST_NEWS:
-        tokens = ANYONE[0]
-    if len(tokens) + len(record.encode()) > LONGEST_NEWS:
-        record = ""
-    return f"{tokens} {record}\n{key}"
+    whom = ",".join(token[:TOKEN_PART] for token in wake)
+    return f"{whom if len(whom) <= LONGEST_NEWS else ANYONE[0]} {key}"
 
 
 def heard(payload: str) -> News:
     """A notification; ValueError if it is none of ours."""
-    version, now, tokens, rest = payload.split(" ", 3)
-    record, line_break, key = rest.partition("\n")
-    if not line_break:
-        raise ValueError(payload)
-    return News(int(version), int(now), tuple(tokens.split(",")), record, key)
+    version, whom, key = payload.split(" ", 2)
+    return News(int(version), tuple(whom.split(",")), key)

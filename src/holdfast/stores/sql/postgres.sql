@@ -111,10 +111,10 @@ DELETE FROM {table} WHERE key = :key AND version = :version
 RETURNING version, {clock}, {notify_deleted}
 
 -- name: notify
-CASE WHEN CAST(:turn AS integer) > 0 THEN pg_notify(:channel, version || ' ' || {clock} || ' ' || :news) END
+CASE WHEN CAST(:turn AS integer) > 0 THEN pg_notify(:channel, version || ' ' || :news) END
 
 -- name: notify_deleted
-CASE WHEN CAST(:turn AS integer) > 0 THEN pg_notify(:channel, (version + 1) || ' ' || {clock} || ' ' || :news) END
+CASE WHEN CAST(:turn AS integer) > 0 THEN pg_notify(:channel, (version + 1) || ' ' || :news) END
 
 -- name: first_page
 SELECT key, {clock}, version, CAST(record AS text)

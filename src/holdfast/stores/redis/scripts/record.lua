@@ -6,6 +6,11 @@ local function digits(number)
   return string.format('%.0f', number)
 end
 
+-- A rev that can be counted on from; nil: somebody else wrote it.
+local function counted(rev)
+  return rev and string.match(rev, '^[1-9]') and tonumber(rev) < MOST and rev or nil
+end
+
 local function read_holder(text)
   local holder = { text = text }
   holder.token, holder.fence, holder.mode, holder.ttl, holder.acquired_at, holder.expires_at,
@@ -46,7 +51,7 @@ local function read_record()
   record.fence, record.soonest = tonumber(record.fence), tonumber(record.soonest)
   record.holders = read_holders(string.sub(raw, first, last - 1))
   record.queue = string.sub(raw, before + 1, -4)
-  if not record.holders or record.fence >= MOST then return nil end
+  if not record.holders or record.fence >= MOST or not counted(record.rev) then return nil end
   return record
 end
 

@@ -46,7 +46,7 @@ local function fits_beside(claim, holders, ahead)
   local function look(party)
     count = count + 1
     fits = goes_with(claim, party)
-      and (claim.mode ~= 'counted' or count < tonumber(claim.limit))
+      and (claim.mode ~= 'counted' or count < (tonumber(claim.limit) or 0))
     return not fits
   end
   for _, holder in ipairs(holders) do
@@ -66,7 +66,7 @@ local function next_up(record)
     waited_for = true
     -- Who goes with the last one goes with all before it.
     local fits = last and goes_with(waiter, last)
-      and (waiter.mode ~= 'counted' or count < tonumber(waiter.limit))
+      and (waiter.mode ~= 'counted' or count < (tonumber(waiter.limit) or 0))
     if not last then fits = fits_beside(waiter, holders, '') end
     if not fits then return true end
     waiters[#waiters + 1] = waiter

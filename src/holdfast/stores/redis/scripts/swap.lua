@@ -2,7 +2,7 @@
 --
 -- ARGV[2] the version, empty for none; ARGV[3] the record's text after its rev, empty to
 -- delete; ARGV[4] for how many milliseconds it stays; ARGV[5] whom to wake, '' for nobody.
-local rev = raw and string.match(raw, '^{"v":%d+,"rev":(%d+),')
+local rev = raw and counted(string.match(raw, '^{"v":%d+,"rev":(%d+),'))
 local version = raw and (rev or redis.sha1hex(raw)) or ''
 if version ~= ARGV[2] then
   return { 'conflict', at, raw or '' }
