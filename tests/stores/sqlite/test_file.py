@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +21,6 @@ import holdfast
 from holdfast import (
     BadOption,
     BadURL,
-    CorruptRecord,
     ForeignStore,
     LeaseLost,
     Locks,
@@ -40,69 +38,6 @@ from holdfast.stores.sqlite import SQLiteStore, file
 from tests.helpers import is_open
 
 # --- the file ---------------------------------------------------------------------------------
-
-
-def run_sql(path: Path, *statement: Any) -> None:
-    """Say something as somebody else."""
-    connection = sqlite3.connect(path)
-    connection.execute(*statement)
-    connection.commit()
-    connection.close()
-
-
-@pytest.mark.parametrize("version", ["9223372036854775807", "'abc'", "x'ff'", "1e300", "-5"])
-def test_versions_that_others_wrote(path: Path, locks: Locks, version: str) -> None:
-    """Whatever is there as a version, the next write has one of ours."""
-    locks.acquire("k").release()
-    run_sql(path, f"UPDATE holdfast_locks SET version = {version}")
-    with holdfast.connect(f"sqlite://{path}") as others, others.acquire("k", timeout=0) as lease:
-        lease.renew()
-        assert [lock.key for lock in locks.list()] == ["k"]
-
-
-def test_a_record_that_is_no_text(path: Path, locks: Locks) -> None:
-    """It is told as unreadable, in the midst of others, and evict mends it."""
-    for key in "abc":
-        locks.acquire(key).release()
-    run_sql(path, "UPDATE holdfast_locks SET record = CAST(x'7bff7d' AS TEXT) WHERE key = 'b'")
-    seen = {lock.key: lock.fault for lock in locks.list(free=True)}
-    assert [key for key, fault in seen.items() if fault] == ["b"]
-    with holdfast.connect(f"sqlite://{path}") as others:
-        with pytest.raises(CorruptRecord, match="evict"):
-            others.acquire("b", timeout=0)
-        others.evict("b")
-        with others.acquire("b", timeout=0):
-            pass
-
-
-def test_keys_that_are_no_text(path: Path, locks: Locks) -> None:
-    """They are nobody's locks, and in nobody's way, wherever a page of a listing ends."""
-    for key in ("a", "é", "z"):
-        locks.acquire(key).release()
-    for key in ("x'ff'", "CAST(x'61ff' AS TEXT)", "CAST(x'ff' AS TEXT)", "x'61'"):
-        run_sql(path, f"INSERT INTO holdfast_locks VALUES ({key}, 1, 1, '{{}}')")
-    assert [lock.key for lock in locks.list(free=True)] == ["a", "z", "é"]
-    assert [lock.key for lock in locks.list("a", free=True)] == ["a"]
-    with closing(open_store(f"sqlite://{path}")) as store:
-        page = store.scan("", None, 1)
-        listed = list(page.entries)
-        while page.cursor is not None:
-            page = store.scan("", page.cursor, 1)
-            listed += page.entries
-    assert [key for key, _ in listed] == ["a", "z", "é"]
-
-
-@pytest.mark.parametrize("clock", ["{", "[]", "{}", "[" * 100_000, "OFFSET nope", "OFFSET NaN"])
-def test_a_clock_that_others_wrote(path: Path, clock: str) -> None:
-    """Without the clock of the others nobody may judge who has run out."""
-    if file._boot_id() is None:
-        pytest.skip("there is no boot clock")
-    holdfast.connect(f"sqlite://{path}").close()
-    if clock.startswith("OFFSET"):
-        clock = f'{{"boot":"{file._boot_id()}","offset":{clock.split()[1]}}}'
-    run_sql(path, "UPDATE holdfast_meta SET value = ?", (clock,))
-    with pytest.raises(ForeignStore, match="clock"):
-        holdfast.connect(f"sqlite://{path}")
 
 
 @pytest.mark.parametrize("after", range(1, 4))

@@ -153,12 +153,6 @@ class Connection:
                 if _code(exc) not in _BUSY or time.monotonic() > ends_at:
                     raise
 
-    def unsound(self, why: str) -> HoldfastError:
-        """Somebody has written to the file who is not one of us."""
-        return ForeignStore(
-            f"{self._path} is damaged: {why}. Delete it when no program uses it any more."
-        )
-
     def trouble(self, exc: sqlite3.Error, *, writing: bool) -> HoldfastError:
         """The driver's error in our words."""
         code, path = _code(exc), self._path
@@ -272,12 +266,8 @@ def _known_offset(connection: Connection, boot: str) -> Micros | None:
     row = connection.run(SQL["get_meta"], ("clock",)).fetchone()
     if row is None:
         return None
-    try:
-        known = json.loads(row[0])
-        return int(known["offset"]) if known["boot"] == boot else None
-    except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as exc:
-        # Without it nobody knows who has run out: another clock could be behind or ahead.
-        raise connection.unsound("what it says of its clock cannot be read") from exc
+    known = json.loads(row[0])
+    return int(known["offset"]) if known["boot"] == boot else None
 
 
 def _set_offset(connection: Connection, boot: str) -> Micros:

@@ -1,7 +1,6 @@
 -- Keys compare byte by byte (SQLite's own BINARY collation), so `a`, `A` and `a ` differ.
 -- `version` never repeats, not even after a row was dropped: it is at least the clock.
 -- `turn` changes only with writes that may let a waiter in, and is what waiters watch.
--- Keys and records are read as bytes: what others wrote may be no text.
 
 -- name: create_meta
 CREATE TABLE holdfast_meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -16,7 +15,7 @@ CREATE TABLE holdfast_locks (
 );
 
 -- name: load
-SELECT CAST(record AS BLOB), version FROM holdfast_locks WHERE key = ?;
+SELECT record, version FROM holdfast_locks WHERE key = ?;
 
 -- name: insert
 INSERT INTO holdfast_locks (key, version, turn, record) VALUES (?, ?, ?, ?)
@@ -30,15 +29,13 @@ WHERE key = ? AND version = ?;
 DELETE FROM holdfast_locks WHERE key = ? AND version = ?;
 
 -- name: first_page
-SELECT CAST(key AS BLOB), CAST(record AS BLOB), version
-FROM holdfast_locks WHERE key >= CAST(? AS TEXT) AND typeof(key) = 'text' ORDER BY key LIMIT ?;
+SELECT key, record, version FROM holdfast_locks WHERE key >= ? ORDER BY key LIMIT ?;
 
 -- name: next_page
-SELECT CAST(key AS BLOB), CAST(record AS BLOB), version
-FROM holdfast_locks WHERE key > CAST(? AS TEXT) AND typeof(key) = 'text' ORDER BY key LIMIT ?;
+SELECT key, record, version FROM holdfast_locks WHERE key > ? ORDER BY key LIMIT ?;
 
 -- name: turn
-SELECT version, turn, CAST(record AS BLOB) FROM holdfast_locks WHERE key = ?;
+SELECT version, turn, record FROM holdfast_locks WHERE key = ?;
 
 -- name: newest_version
 SELECT coalesce(max(version), 0) FROM holdfast_locks;

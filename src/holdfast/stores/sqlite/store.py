@@ -18,7 +18,7 @@ from holdfast import forks
 from holdfast.core.commands import NOBODY, Wake
 from holdfast.core.contract import Conflict, Entry, Facts, Interval, Page, Swapped, Version
 from holdfast.core.effects import Swap
-from holdfast.core.records import LARGEST, SECOND, Micros, Record, encode
+from holdfast.core.records import SECOND, Micros, Record, encode
 from holdfast.errors import BadOption, BadURL, HoldfastError, Misconfigured, StoreReadOnly
 from holdfast.stores.base import Outcome, entry_from
 from holdfast.stores.sqlite.file import SQL, Clock, Connection, check_length, identity, prepare
@@ -142,16 +142,14 @@ class SQLiteStore(RingingStore):
         with self._lock:
             self._check_file(self._clock.now())
             name, start = ("first_page", prefix) if cursor is None else ("next_page", cursor)
-            rows = self._connection.run(SQL[name], (_to_bytes(start), limit)).fetchall()
+            rows = self._connection.run(SQL[name], (start, limit)).fetchall()
             now = self._now()
-        beginning = _to_bytes(prefix)
-        found = [row for row in rows if row[0].startswith(beginning)]
         entries = tuple(
-            (key.decode(), entry_from(raw, version, now))
-            for key, raw, version in found
-            if _is_text(key)
+            (key, entry_from(raw, version, now))
+            for key, raw, version in rows
+            if key.startswith(prefix)
         )
-        return Page(entries, _to_text(rows[-1][0]) if len(found) == limit else None)
+        return Page(entries, rows[-1][0] if len(entries) == limit else None)
 
     def sleep(self, key: str, version: Version, token: str, ring: Ring) -> Sleeper:
         """Ring when the watch sees the key's turn change."""
@@ -199,7 +197,7 @@ class SQLiteStore(RingingStore):
         now = self._clock.now()
         if not 0 <= now - self._checked_at < FILE_CHECKED_FOR:
             self._check_file(now)
-        written = _next_version(version, now)
+        written = now if version is None or now > version else version + 1
         raw = None if record is None else encode(record).decode()
         sql, values = _statement(key, version, raw, written, wake)
         if self._connection.run(sql, values, writing=True).rowcount != 1:
@@ -230,31 +228,6 @@ class SQLiteStore(RingingStore):
                 f"another one."
             )
         self._checked_at = now
-
-
-def _next_version(version: Version, now: Micros) -> int:
-    """One that was never there. Somebody else may have written anything as the one before."""
-    counted = isinstance(version, int) and now <= version <= LARGEST
-    return version + 1 if counted else now
-
-
-# A cursor may be somebody else's bytes.
-
-
-def _to_bytes(text: str) -> bytes:
-    return text.encode(errors="surrogateescape")
-
-
-def _to_text(raw: bytes) -> str:
-    return raw.decode(errors="surrogateescape")
-
-
-def _is_text(raw: bytes) -> bool:
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _statement(
