@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from holdfast.core.acquiring import (
 from holdfast.core.commands import SHOWN, Blocked, Claim, Free, Granted
 from holdfast.core.contract import Applied, Conflict, Entry, Swapped, exactly
 from holdfast.core.effects import Apply, Draw, Effect, Load, Now, Swap, Wait
-from holdfast.core.holds import BEATS_PER_TTL, Attempt
+from holdfast.core.holds import BEATS_PER_TTL, Attempt, Hold
 from holdfast.core.records import SECOND, Holder, Record, Waiter
 from holdfast.core.steps import release_steps
 from holdfast.core.witness import Witness
@@ -173,3 +174,47 @@ def test_who_had_to_wait_looks_before_it_claims_again(waited: bool, looks: int) 
     store.asked.clear()
     claimed(witness, store)
     assert store.asked.count(Load) == looks
+
+
+# --- a long wait ------------------------------------------------------------------------------
+
+
+def wait_for_long(grant: Callable[[list[str]], str]) -> tuple[Attempt, Hold]:
+    """A claim that is refused ten thousand times, one each second, and then granted: which of its
+    writes was it?"""
+    beats: list[str] = []
+    now = 0
+
+    def answer(effect: Effect) -> Any:
+        nonlocal now
+        if isinstance(effect, Apply):
+            beats.append(effect.beat)
+            verdict: Any = Blocked((HOLDER,), (), True)
+            if len(beats) == 10_000:
+                beat = grant(beats)
+                verdict = Granted(Holder("t", 2, "me", "exclusive", LONG_TTL, 0, LONG_TTL, beat))
+            return Applied(verdict, 1, exactly(SECOND)), now
+        if isinstance(effect, Wait):
+            now += SECOND
+        return {Now: now, Draw: f"b{len(beats)}"}.get(type(effect))
+
+    attempt = Attempt("k", Claim("t", "me", "exclusive", LONG_TTL))
+    steps = acquire_steps(Witness(KINDS["scripted"].facts), attempt, Terms(), 0)
+    return attempt, play(steps, answer)
+
+
+LONG_TTL = 1_000_000 * SECOND
+
+
+def test_a_long_wait_remembers_few_writes() -> None:
+    """Whoever stands by for weeks does not grow meanwhile."""
+    attempt, hold = wait_for_long(lambda beats: beats[-1])
+    assert hold.acquired == 9_999 * SECOND
+    assert len(attempt.sent) < 100
+
+
+def test_a_write_of_long_ago_that_landed_now() -> None:
+    """Something below us sent it twice. When it was sent is forgotten, but not since when we have
+    sent any: the lease counts from then."""
+    _, hold = wait_for_long(lambda beats: beats[5_000])
+    assert hold.acquired == 0

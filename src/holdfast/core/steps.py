@@ -138,7 +138,7 @@ def _swap_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
         if new is None:
             return verdict, view
         touched_before = attempt.touched
-        attempt.sent[beat] = now
+        attempt.sends(beat, now)
         attempt.touched = attempt.unsettled = True
         try:
             outcome, got = yield from Swap(key, view.version, new, decision.wake)
@@ -177,7 +177,7 @@ def _script_steps(
     if not beat:
         beat = yield from Draw(BEAT_BYTES)
     touched_before = attempt.touched
-    attempt.sent[beat] = now
+    attempt.sends(beat, now)
     attempt.touched = attempt.unsettled = True
     try:
         applied, got = yield from Apply(attempt.key, command, beat)
@@ -265,7 +265,7 @@ def enter_steps(witness: Witness, attempt: Attempt, care: Care, until: Micros) -
     """Use a ticket: join a shared lease (`Renew`) or take an offered one (`Take`)."""
     verdict, view = yield from _insist_steps(witness, attempt, "use a ticket", until)
     if isinstance(verdict, Granted):
-        hold = hold_of(attempt.key, verdict, attempt.sent[verdict.holder.beat], care)
+        hold = hold_of(attempt.key, verdict, attempt.sent_at(verdict.holder.beat), care)
         if hold.valid(view.got):
             return hold
     raise (yield from _refused_steps(witness, attempt.key))
