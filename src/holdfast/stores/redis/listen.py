@@ -31,7 +31,7 @@ from holdfast.errors import HoldfastError
 from holdfast.stores.redis.layout import WAKE, Names, word
 from holdfast.stores.redis.line import Line
 from holdfast.stores.redis.words import PING, pack
-from holdfast.stores.wakeups import Ring, Sleeper, Wakeups
+from holdfast.stores.wakeups import Ring, Sleeper, Wakeups, started
 
 logger = logging.getLogger("holdfast")
 
@@ -281,7 +281,8 @@ class Listener:
         self._send(self.bells.add(sleeper))
         if not self._running and not self._closing.is_set():
             self._running = True
-            threading.Thread(target=self._run, name="holdfast-listen", daemon=True).start()
+            if not started(self._run, "holdfast-listen"):
+                self._running = False
 
     def _begin(self, sleeper: Sleeper) -> Line | None:
         """Add a sleeper; the line, if it is to read it."""
