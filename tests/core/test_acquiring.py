@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -15,12 +17,12 @@ from holdfast.core.acquiring import (
 )
 from holdfast.core.commands import SHOWN, Blocked, Claim, Free, Granted
 from holdfast.core.contract import Applied, Conflict, Entry, Swapped, exactly
-from holdfast.core.effects import Apply, Draw, Effect, Load, Now, Swap, Wait
-from holdfast.core.holds import BEATS_PER_TTL, Attempt
+from holdfast.core.effects import Apply, Draw, Effect, Load, Now, Sleep, Swap, Wait
+from holdfast.core.holds import BEATS_PER_TTL, Attempt, Hold
 from holdfast.core.records import SECOND, Holder, Record, Waiter
 from holdfast.core.steps import release_steps
 from holdfast.core.witness import Witness
-from holdfast.errors import Unavailable
+from holdfast.errors import Misconfigured, Unavailable
 from holdfast.testing.sim.kinds import KINDS
 from tests.play import play
 
@@ -173,3 +175,92 @@ def test_who_had_to_wait_looks_before_it_claims_again(waited: bool, looks: int) 
     store.asked.clear()
     claimed(witness, store)
     assert store.asked.count(Load) == looks
+
+
+# --- a long wait ------------------------------------------------------------------------------
+
+
+def wait_for_long(grant: Callable[[list[str]], str]) -> tuple[Attempt, Hold]:
+    """A claim that is refused ten thousand times, one each second, and then granted: which of its
+    writes was it?"""
+    beats: list[str] = []
+    now = 0
+
+    def answer(effect: Effect) -> Any:
+        nonlocal now
+        if isinstance(effect, Apply):
+            beats.append(effect.beat)
+            verdict: Any = Blocked((HOLDER,), (), True)
+            if len(beats) == 10_000:
+                beat = grant(beats)
+                verdict = Granted(Holder("t", 2, "me", "exclusive", LONG_TTL, 0, LONG_TTL, beat))
+            return Applied(verdict, 1, exactly(SECOND)), now
+        if isinstance(effect, Wait):
+            now += SECOND
+        return {Now: now, Draw: f"b{len(beats)}"}.get(type(effect))
+
+    attempt = Attempt("k", Claim("t", "me", "exclusive", LONG_TTL))
+    steps = acquire_steps(Witness(KINDS["scripted"].facts), attempt, Terms(), 0)
+    return attempt, play(steps, answer)
+
+
+LONG_TTL = 1_000_000 * SECOND
+
+
+def test_a_long_wait_remembers_few_writes() -> None:
+    """Whoever stands by for weeks does not grow meanwhile."""
+    attempt, hold = wait_for_long(lambda beats: beats[-1])
+    assert hold.acquired == 9_999 * SECOND
+    assert len(attempt.sent) < 100
+
+
+def test_a_write_of_long_ago_that_landed_now() -> None:
+    """Something below us sent it twice. When it was sent is forgotten, but not since when we have
+    sent any: the lease counts from then."""
+    _, hold = wait_for_long(lambda beats: beats[5_000])
+    assert hold.acquired == 0
+
+
+# --- many who come together -------------------------------------------------------------------
+
+
+def crowded_out(steps_of: Callable[[Witness, Attempt], Any], attempt: Attempt) -> list[Effect]:
+    """What is done where somebody else is always faster, for ten times."""
+    done: list[Effect] = []
+    entry = Entry(Record(fence=1, holders=(HOLDER,), updated_at=1), 1, exactly(SECOND))
+
+    def answer(effect: Effect) -> Any:
+        done.append(effect)
+        if isinstance(effect, Swap):
+            if sum(isinstance(one, Swap) for one in done) == 10:
+                raise Misconfigured("That is enough.")
+            return Conflict(entry), 0
+        drawn = "ffff" if isinstance(effect, Draw) and effect.size == 2 else "b1"
+        return {Now: 0, Draw: drawn, Load: (entry, 0, 0)}.get(type(effect))
+
+    with pytest.raises(Misconfigured):
+        play(steps_of(Witness(KINDS["server"].facts), attempt), answer)
+    return [effect for effect in done if isinstance(effect, (Load, Swap, Sleep))]
+
+
+def test_who_wants_a_place_in_the_queue_keeps_its_distance() -> None:
+    """Ever more of it. And it looks again after each pause: what it saw before is old by then."""
+    claim = Claim("t", "me", "exclusive", TTL)
+    terms = Terms(timeout=SECOND, fair=True)
+    done = crowded_out(
+        lambda witness, attempt: acquire_steps(witness, attempt, terms, 0), Attempt("k", claim)
+    )
+    pauses = [effect.duration for effect in done if isinstance(effect, Sleep)]
+    assert pauses == sorted(set(pauses))
+    assert pauses[-1] > 10 * pauses[0]
+    after = [following for one, following in pairwise(done) if isinstance(one, Sleep)]
+    assert all(isinstance(effect, Load) for effect in after)
+
+
+def test_who_gives_a_lock_back_is_in_a_hurry() -> None:
+    """The others wait for that."""
+    attempt = Attempt("k", Free(HOLDER.token), touched=True)
+    done = crowded_out(lambda witness, attempt: release_steps(witness, attempt, 0, SECOND), attempt)
+    pauses = [effect.duration for effect in done if isinstance(effect, Sleep)]
+    assert len(pauses) > 2
+    assert max(pauses) < SECOND // 40

@@ -140,3 +140,12 @@ def test_many_threads_share_it(witness: Witness) -> None:
     finally:
         sys.setswitchinterval(interval)
     assert trouble == []
+
+
+def test_a_lock_that_was_waited_for_after_very_many_others(witness: Witness) -> None:
+    """Who frees it expects somebody else to have it next, however many it waited for in vain."""
+    for number in range(2 * REMEMBERED_KEYS):
+        witness.contend(f"in vain {number}")
+    witness.contend("k")
+    witness.wrote("k", View(None, 0, 0, EMPTY, 1))
+    assert witness.recall("k") is None

@@ -124,7 +124,7 @@ def acquire_steps(
             continue
         now = view.got
         if too_late is None and type(verdict) is Granted:
-            hold = hold_of(attempt.key, verdict, attempt.sent[verdict.holder.beat], terms.care)
+            hold = hold_of(attempt.key, verdict, attempt.sent_at(verdict.holder.beat), terms.care)
             hold.waited = now - started
             if hold.valid(now):
                 return hold

@@ -18,6 +18,8 @@ State = Literal["held", "lost", "released", "handed over"]
 
 # A grant is renewed this often within its ttl; danger is told after two thirds of it.
 BEATS_PER_TTL = 3
+# Of a claim that waits for weeks, so many writes are remembered.
+REMEMBERED_WRITES = 64
 # The nonce of a write without a party in it: it needs none.
 NO_BEAT = "-"
 
@@ -103,11 +105,24 @@ class Attempt(DiscreetState, eq=False, gc=False):
     key: str
     command: Command
     next_beat: str = ""  # the nonce of the next write, if it was drawn before
-    # When each write was sent, by its beat: the deadline is that of the one that landed.
+    # When each write was sent, by its beat: the deadline is that of the one that landed. Only the
+    # first and the latest, see `sent_at`.
     sent: dict[str, Micros] = {}  # noqa: RUF012 (msgspec copies it)
     touched: bool = False  # something of ours may be in the store
     unsettled: bool = False  # the outcome of the last write is not known
     doubted: bool = False  # the outcome of some write was not known
+
+    def sends(self, beat: str, now: Micros) -> None:
+        """A write leaves at this moment."""
+        self.sent[beat] = now
+        if len(self.sent) > REMEMBERED_WRITES:
+            _, oldest, *_ = self.sent
+            del self.sent[oldest]
+
+    def sent_at(self, beat: str) -> Micros:
+        """When the write that landed was sent. If that is forgotten: not before the first one."""
+        sent = self.sent.get(beat)
+        return next(iter(self.sent.values())) if sent is None else sent
 
     def shows_in(self, record: Record) -> bool:
         """Whether a write of ours landed after all: something below us sent it twice."""

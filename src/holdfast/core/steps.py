@@ -23,6 +23,7 @@ from typing import TypeAlias, TypeVar
 
 from holdfast.core import rules
 from holdfast.core.commands import (
+    Blocked,
     Command,
     Evict,
     Evicted,
@@ -64,8 +65,11 @@ BEAT_BYTES = 8
 # Store trouble is tried again after a pause that doubles between these two.
 FIRST_PAUSE: Micros = 20_000
 LONGEST_PAUSE: Micros = 2 * SECOND
-# Conflicts are the progress of others; a few in a row ask for a little distance.
+# Conflicts are the progress of others; a few in a row ask for a little distance. Who only wants a
+# place in the queue keeps ever more of it: else of a thousand who come together each write lets in
+# one, and the others slow down the one whose turn it is.
 CONFLICTS_AT_FULL_SPEED = 4
+MOST_DOUBLINGS = 6
 # Verdicts that come with a write: if a remembered record was stale, the write will not do.
 _PROVEN_BY_SWAP = frozenset({Granted, Freed})
 
@@ -138,7 +142,7 @@ def _swap_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
         if new is None:
             return verdict, view
         touched_before = attempt.touched
-        attempt.sent[beat] = now
+        attempt.sends(beat, now)
         attempt.touched = attempt.unsettled = True
         try:
             outcome, got = yield from Swap(key, view.version, new, decision.wake)
@@ -165,8 +169,9 @@ def _swap_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
         now = got
         conflicts += 1
         if conflicts > CONFLICTS_AT_FULL_SPEED:
-            yield from _step_back_steps()
-            now = yield from NOW
+            doublings = conflicts - CONFLICTS_AT_FULL_SPEED if type(verdict) is Blocked else 0
+            yield from _step_back_steps(FIRST_PAUSE << min(doublings, MOST_DOUBLINGS))
+            now, view = (yield from NOW), None  # what was seen before the pause is old by now
 
 
 def _script_steps(
@@ -177,7 +182,7 @@ def _script_steps(
     if not beat:
         beat = yield from Draw(BEAT_BYTES)
     touched_before = attempt.touched
-    attempt.sent[beat] = now
+    attempt.sends(beat, now)
     attempt.touched = attempt.unsettled = True
     try:
         applied, got = yield from Apply(attempt.key, command, beat)
@@ -193,10 +198,10 @@ def _script_steps(
     return applied.verdict, view
 
 
-def _step_back_steps() -> Steps[None]:
-    """Sleep for a random part of the first pause."""
+def _step_back_steps(at_most: Micros) -> Steps[None]:
+    """Sleep for a random part of this."""
     drawn = yield from Draw(2)
-    yield from Sleep(int(drawn, 16) * FIRST_PAUSE >> 16)
+    yield from Sleep(int(drawn, 16) * at_most >> 16)
 
 
 # --- ending a hold ----------------------------------------------------------------------------
@@ -265,7 +270,7 @@ def enter_steps(witness: Witness, attempt: Attempt, care: Care, until: Micros) -
     """Use a ticket: join a shared lease (`Renew`) or take an offered one (`Take`)."""
     verdict, view = yield from _insist_steps(witness, attempt, "use a ticket", until)
     if isinstance(verdict, Granted):
-        hold = hold_of(attempt.key, verdict, attempt.sent[verdict.holder.beat], care)
+        hold = hold_of(attempt.key, verdict, attempt.sent_at(verdict.holder.beat), care)
         if hold.valid(view.got):
             return hold
     raise (yield from _refused_steps(witness, attempt.key))

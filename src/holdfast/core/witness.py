@@ -60,7 +60,7 @@ class Witness:
         self.reached: Micros | None = None  # what its clock has surely shown already
         self._views: dict[str, View] = {}
         self.recall = self._views.get  # a record as we wrote it last, if we have it
-        self._contended: set[str] = set()  # keys that we had to wait for
+        self._contended: dict[str, None] = {}  # keys that we had to wait for
         self._observed: dict[str, dict[tuple[str, str], Micros]] = {}
 
     # --- the clock ------------------------------------------------------------------------
@@ -88,15 +88,17 @@ class Witness:
             self.reading = view
         if self._contended and not view.record.holders and key in self._contended:
             # Somebody else will have it before we are back.
-            self._contended.discard(key)
+            self._contended.pop(key, None)
             self.forget(key)
         else:
             self._remember(key, view)
 
     def contend(self, key: str) -> None:
         """We have to wait for this one."""
-        if not self.facts.scripted and len(self._contended) < REMEMBERED_KEYS:
-            self._contended.add(key)
+        if not self.facts.scripted:
+            self._contended[key] = None
+            if len(self._contended) > REMEMBERED_KEYS:
+                _drop_oldest(self._contended)
 
     def expect(self, key: str, entry: Entry, got: Micros) -> None:
         """A wake-up showed a record: a swap may go without a load, and will prove it."""

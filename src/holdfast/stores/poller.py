@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.errors import HoldfastError
-from holdfast.stores.wakeups import Sleeper, Wakeups
+from holdfast.stores.wakeups import Sleeper, Wakeups, started
 
 SLOWING = 1.4
 # A waiter that looks for itself comes back soon: its key's pace is kept for so long.
@@ -83,7 +83,8 @@ class Poller:
             self._paces.setdefault(sleeper.key, Pace(self._naps, now)).wanted_at = now
             if not self._running:
                 self._running = True
-                threading.Thread(target=self._run, name="holdfast-poll", daemon=True).start()
+                if not started(self._run, "holdfast-poll"):
+                    self._running = False
             self._changed.notify()
 
     def discard(self, sleeper: Sleeper) -> None:

@@ -18,6 +18,16 @@ from holdfast.stores.base import Store
 Ring = Callable[[], object]
 
 
+def started(run: Callable[[], None], name: str) -> bool:
+    """Run this in a thread, which rings those who sleep. False: there is no thread to be had. Then
+    they look by themselves, and whoever sleeps next tries again."""
+    try:
+        threading.Thread(target=run, name=name, daemon=True).start()
+    except RuntimeError:
+        return False
+    return True
+
+
 class Sleeper:
     """One waiting call. `ring` may be called from any thread, more than once."""
 

@@ -64,6 +64,9 @@ def _deadline_of_the_last_attempt_though_an_earlier_one_landed() -> Iterator[Pat
         def __getitem__(self, beat: str) -> int:
             return max(self.values())
 
+        def get(self, beat: str, default: Any = None) -> int:
+            return self[beat]
+
     def wrapper(
         inner: Steps[Answer], witness: Witness, attempt: Attempt, command: Any
     ) -> Steps[Answer]:

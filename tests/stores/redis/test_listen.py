@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -17,12 +19,15 @@ import pytest
 import holdfast
 from holdfast import AcquireTimeout, aio
 from holdfast.core.commands import Claim, Free
+from holdfast.drivers import keeping
 from holdfast.stores.redis import RedisStore, listen
 from holdfast.stores.redis.layout import Names
 from holdfast.stores.redis.listen import Bells, Listener, sleeper_for
 from holdfast.stores.wakeups import MOST_LATE, Sleeper
 from tests.engines.redis import RedisServer, client
 from tests.helpers import until
+
+Patch = pytest.MonkeyPatch
 
 LONG = 60_000_000
 SEEN = 10**15  # a version that all who wait have seen
@@ -153,6 +158,46 @@ def test_interrupt_while_one_reads(server: RedisServer, key: str) -> None:
         lease = locks.acquire(key)
         threading.Timer(0.3, lease.release).start()
         locks.acquire(key, timeout=30).release()
+
+
+def wait_and_leave(locks: holdfast.Locks, key: str) -> weakref.ref[listen.Listener]:
+    """Wait for a lock and get it; then wait until nobody listens."""
+    store = locks._client.store
+    assert isinstance(store, RedisStore)
+    release = threading.Timer(0.5, locks.acquire(key).release)
+    release.start()
+    locks.acquire(key, timeout=30).release()
+    release.join()
+    until(lambda: not store._listener._running)
+    assert store._listener._line is None
+    return weakref.ref(store._listener)
+
+
+def test_nobody_waits_any_more(server: RedisServer, key: str, monkeypatch: Patch) -> None:
+    """Then the thread and its connection end, and start again with the next wait, as often as
+    that happens. So a client that nobody closed is not kept by them."""
+    monkeypatch.setattr(listen, "LINGER_S", 0.1)
+    monkeypatch.setattr(listen, "REST_S", 0.05)
+    monkeypatch.setattr(keeping, "IDLE_S", 0.05)
+    locks = holdfast.connect(server.url)
+    for _ in range(3):
+        listener = wait_and_leave(locks, key)
+    del locks
+    until(lambda: gc.collect() >= 0 and listener() is None)
+
+
+def test_nobody_waits_for_a_server_that_is_gone(victim: RedisServer, monkeypatch: Patch) -> None:
+    """Nor does the thread go on connecting for ever."""
+    monkeypatch.setattr(listen, "LINGER_S", 3)
+    with holdfast.connect(victim.url) as locks:
+        store = locks._client.store
+        assert isinstance(store, RedisStore)
+        lease = locks.acquire("k", ttl=60)
+        with pytest.raises(AcquireTimeout):
+            locks.acquire(lease.key, timeout=0.3)
+        assert store._listener._running
+        victim.kill()
+        until(lambda: not store._listener._running)
 
 
 def test_news_of_before_the_subscription(store: RedisStore, key: str) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -76,6 +79,43 @@ def test_no_answer(server: Server, mode: Any) -> None:
         assert time.monotonic() - started < 15
         proxy.mode = "pass"
         assert store.load("k").record.fence == (7 if mode == "drop replies" else 0)
+        store.close()
+
+
+class SoftLimit(Exception):
+    """What a signal's handler raises, as Celery's does when a task takes too long."""
+
+
+@contextmanager
+def soft_limit(seconds: float) -> Iterator[None]:
+    """Raise it here after so long."""
+
+    def fail(*_: object) -> None:
+        raise SoftLimit
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_a_signal_while_there_is_no_answer(server: Server, connected: bool) -> None:
+    """What its handler raises is the caller's, and no trouble of the store's to be tried again."""
+    with Proxy(server.engine.port) as proxy:
+        query = f"table={server.new_table()}"
+        store = open_store(server.url(port=str(proxy.port), query=query))
+        if connected:
+            store.setup()
+        proxy.mode = "drop replies"
+        with soft_limit(0.5), pytest.raises(SoftLimit):
+            store.load("k")
+        proxy.mode = "pass"
+        store.setup()
+        assert store.load("k").record.fence == 0
         store.close()
 
 

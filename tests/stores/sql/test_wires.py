@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -252,3 +254,46 @@ def test_prepared_statement_is_gone(postgres: Server) -> None:
 def test_spelled_for_drivers(driver: Any, sql: str, values: Any) -> None:
     """Statements are written as an application's driver wants them."""
     assert spelled(Query("SELECT :b, :a, :b", {"a": 1, "b": 2}), driver()) == (sql, values)
+
+
+# --- a store that nobody closed ---------------------------------------------------------------
+
+
+def opened_by(engine: Any) -> list[weakref.ref[Any]]:
+    """The driver's connections that an engine makes from now on, without keeping them."""
+    made: list[weakref.ref[Any]] = []
+    listener = lambda _, record: made.append(weakref.ref(record.driver_connection))  # noqa: E731
+    event.listen(engine, "connect", listener)
+    return made
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # psycopg complains
+def test_a_store_that_is_dropped_leaves_no_connection(server: Server) -> None:
+    """It was not closed, and nobody refers to it any more."""
+    store = open_store(server.url())
+    assert isinstance(store, SQLStore)
+    made = opened_by(store.database._engine)
+    store.load("dropped")
+    assert [connection() is None for connection in made] == [False]
+    del store
+    until(lambda: gc.collect() >= 0 and all(connection() is None for connection in made))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.filterwarnings("ignore:The garbage collector is trying to clean up")
+def test_an_async_store_that_is_dropped_leaves_no_connection(server: Server) -> None:
+    """The same for asyncio, while its event loop goes on."""
+
+    async def run() -> None:
+        blocking = open_store(server.url())
+        store = blocking.to_async()
+        made = opened_by(store._database._engine)  # type: ignore[attr-defined]
+        await store.load("dropped")
+        assert [connection() is None for connection in made] == [False]
+        del store, blocking
+        async with asyncio.timeout(20):
+            while not all(connection() is None for connection in made):
+                await asyncio.sleep(0.01)
+                gc.collect()
+
+    asyncio.run(run())

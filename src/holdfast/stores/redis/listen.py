@@ -32,7 +32,7 @@ from holdfast.errors import HoldfastError
 from holdfast.stores.redis.layout import WAKE, Names, word
 from holdfast.stores.redis.line import Line
 from holdfast.stores.redis.words import PING, pack
-from holdfast.stores.wakeups import Ring, Sleeper, Told, Wakeups
+from holdfast.stores.wakeups import Ring, Sleeper, Told, Wakeups, started
 
 logger = logging.getLogger("holdfast")
 
@@ -41,6 +41,9 @@ QUIET_S = 5.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
 # Nobody has read for so long: then our own thread looks what there is.
 REST_S = 1.0
+# With nobody asleep for so long the thread ends, and the connection with it: a client that nobody
+# closed can go.
+LINGER_S = 10.0
 # A channel that told so often of a lock for which nobody waits here is left.
 UNHEARD = 8
 # So many channels are listened to at most, or as many as somebody waits for: locks come and go, and
@@ -206,7 +209,8 @@ class Listener:
     One at a time reads the line. A thread of ours connects at the first wait, and reads until
     nobody sleeps. Then it rests, and whoever sleeps next reads by itself, as one thread that has
     to wake another takes longer than one that reads. Who comes while somebody reads is rung; who
-    stops to read while others sleep calls our thread; and now and then it comes by itself.
+    stops to read while others sleep calls our thread; and now and then it comes by itself. When
+    nobody has slept for a while it hangs up, until the next wait.
     """
 
     def __init__(
@@ -220,6 +224,7 @@ class Listener:
         self._reader: object | None = None  # who reads the line: a sleeper, or this listener
         self._read = False  # since the thread last looked, a sleeper has
         self._running = False
+        self._slept_at = 0.0  # when somebody was last seen to sleep
         self._called = threading.Event()
         self._closing = threading.Event()
         self._heard_at = self._asked_at = 0.0
@@ -269,10 +274,12 @@ class Listener:
     # --- who reads --------------------------------------------------------------------------
 
     def _add(self, sleeper: Sleeper) -> None:
+        self._slept_at = monotonic()
         self._send(self.bells.add(sleeper))
         if not self._running and not self._closing.is_set():
             self._running = True
-            threading.Thread(target=self._run, name="holdfast-listen", daemon=True).start()
+            if not started(self._run, "holdfast-listen"):
+                self._running = False
 
     def _begin(self, sleeper: Sleeper) -> Line | None:
         """Add a sleeper; the line, if it is to read it."""
@@ -316,12 +323,16 @@ class Listener:
                 line = self._connect()
             except HoldfastError:
                 # Who waits looks by itself meanwhile, and reports the trouble that it meets.
+                if self._hung_up():
+                    return
                 self._closing.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
                 continue
             pause = FIRST_PAUSE_S
             try:
-                self._listen(line)
+                if self._listen(line):
+                    line.close()
+                    return
             except _Refused as why:
                 logger.warning("Redis does not push wake-ups, those who wait will poll: %s", why)
                 self._closing.wait(LONGEST_PAUSE_S)
@@ -331,14 +342,17 @@ class Listener:
                 self._line = None
             line.close()
 
-    def _listen(self, line: Line) -> None:
+    def _listen(self, line: Line) -> bool:
+        """True: nobody sleeps any more, and the line is no longer in use. False: we are closed."""
         self._heard_at, self._asked_at = monotonic(), 0.0
         with self._lock:
             if self._closing.is_set():
-                return
+                return False
             self._line = line
             self._send(self.bells.subscribe_anew())
         while not self._closing.is_set():
+            if self._hung_up():
+                return True
             with self._lock:
                 if self._reader is None:
                     self._reader = self
@@ -348,6 +362,19 @@ class Listener:
                 finally:
                     self._leave(self)
             self._rest(line)
+        return False
+
+    def _hung_up(self) -> bool:
+        """Let go of the line and of our part if nobody has slept for a while. Who comes next starts
+        anew."""
+        now = monotonic()
+        with self._lock:
+            if self._reader is not None or self.bells.sleepers.any():
+                self._slept_at = now
+            if now - self._slept_at < LINGER_S:
+                return False
+            self._running, self._line = False, None
+            return True
 
     def _attend(self, line: Line) -> None:
         """Read until nobody sleeps and there is nothing to read."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -50,7 +51,7 @@ class AsyncSQLStore(AsyncStore):
         self._opened: weakref.WeakSet[Any] = weakref.WeakSet()  # the driver's connections
         self._owned = owned
         if owned:
-            event.listen(engine.sync_engine, "connect", self._remember)
+            event.listen(engine.sync_engine, "connect", _remembering(self._opened))
         self._ready_lock = asyncio.Lock()
 
     async def load(self, key: str) -> Entry:
@@ -110,5 +111,7 @@ class AsyncSQLStore(AsyncStore):
                 await greenlet_spawn(self._database.run, self._dialect.ready_queries())
                 self._store.ready = True
 
-    def _remember(self, connection: Any, record: Any) -> None:
-        self._opened.add(record.driver_connection)
+
+def _remembering(opened: weakref.WeakSet[Any]) -> Callable[[Any, Any], None]:
+    """What an engine calls for a new connection. It must not keep the store (see `wires.py`)."""
+    return lambda _, record: opened.add(record.driver_connection)

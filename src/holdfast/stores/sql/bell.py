@@ -32,7 +32,7 @@ from holdfast.stores.poller import Poller
 from holdfast.stores.sql.database import Database
 from holdfast.stores.sql.deadlines import sever
 from holdfast.stores.sql.postgres import PostgreSQLDialect, heard
-from holdfast.stores.wakeups import Sleeper, Told, Wakeups
+from holdfast.stores.wakeups import Sleeper, Told, Wakeups, started
 
 PROBE_S = 3.0
 # With nobody waiting the connection stays for a while, because a new one is not for free.
@@ -72,8 +72,8 @@ class Bell:
             self._crowd.slept(sleeper)
             start = not (self._running or self._deaf or self._closed.is_set())
             self._running = self._running or start
-        if start:
-            threading.Thread(target=self._run, name="holdfast-listen", daemon=True).start()
+        if start and not started(self._run, "holdfast-listen"):
+            self._running = False
         told = self._last.get(sleeper.key)
         if told is not None and told.missed_by(sleeper.version or 0):
             sleeper.ring()

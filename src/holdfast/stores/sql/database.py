@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.stores.sql.dialect import Answer, Dialect, Queries, Query
 from holdfast.stores.sql.engine import Options, place_of
-from holdfast.stores.sql.errors import Again, Broken, Doing, cause, trouble
+from holdfast.stores.sql.errors import Again, Broken, Doing, cause, is_foreign, trouble
 from holdfast.stores.sql.talks import CursorTalk, Talk, glance_before_reading
 from holdfast.stores.sql.ways import Threads, Way
 from holdfast.stores.sql.wires import OwnWires, Wire, Wires
@@ -108,6 +108,8 @@ class Database:
         try:
             return self._wires.take()
         except Exception as exc:
+            if is_foreign(exc):
+                raise
             raise self.trouble(exc, "connecting")[0] from cause(exc)
 
     def part_with(self, wire: Wire) -> None:
@@ -124,7 +126,10 @@ class Database:
         wire = self.take()
         try:
             answer = self._ask(wire, query)
-        except Exception as exc:
+        except BaseException as exc:
+            if not isinstance(exc, Exception) or is_foreign(exc):
+                self._wires.drop(wire)  # an interrupt: who knows where the driver stands
+                raise
             gone = wire.is_gone(exc, self._engine.dialect)
             failure, broken = self.trouble(exc, query.doing, gone=gone)
             if broken:
@@ -132,9 +137,6 @@ class Database:
             else:
                 self._wires.give_back(wire)
             raise failure from cause(exc)
-        except BaseException:  # an interrupt: who knows where the driver stands
-            self._wires.drop(wire)
-            raise
         self._wires.give_back(wire)
         return answer
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import ssl
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -266,3 +267,20 @@ def cause(exc: Exception) -> BaseException:
     """The driver's own exception."""
     wrapped: Any = exc.orig if isinstance(exc, sa.StatementError) else None
     return exc if wrapped is None else wrapped
+
+
+def is_foreign(exc: Exception) -> bool:
+    """Whether this only came in the middle of the driver: a signal's handler may raise anything at
+    any instruction, as a soft time limit does. That is the caller's, and no trouble of the store's.
+
+    What drivers raise is Python's own, SQLAlchemy's or ours, or derives from PEP 249's `Error`.
+    """
+    if isinstance(exc, (sa.SQLAlchemyError, HoldfastError)):
+        return False
+    mro = type(exc).__mro__
+    kinds = mro[: mro.index(Exception)]
+    return not any(kind.__name__ == "Error" or _is_pythons(kind) for kind in kinds)
+
+
+def _is_pythons(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] in sys.stdlib_module_names

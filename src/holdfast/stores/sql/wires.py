@@ -13,6 +13,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
@@ -96,6 +97,18 @@ class BorrowedWire(Wire):
         return Answer((), result.rowcount, getattr(result, "lastrowid", None) or 0)
 
 
+def _loosely(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Call this as long as its object is there, without keeping it. SQLAlchemy keeps a pool while
+    a connection of it is lent: if it kept us, who have them, neither would ever go."""
+    method_of = weakref.WeakMethod(method)
+
+    def call(*args: Any) -> Any:
+        found = method_of()
+        return None if found is None else found(*args)
+
+    return call
+
+
 class Wires:
     """Where connections come from: here, an application's engine."""
 
@@ -155,8 +168,8 @@ class OwnWires(Wires):
         self._closed = False
         self._broke_at = 0.0
         self._welcome = welcome
-        self.glances = way.glances(self._one_is_used)
-        event.listen(engine, "connect", self._connected)
+        self.glances = way.glances(_loosely(self._one_is_used))
+        event.listen(engine, "connect", _loosely(self._connected))
 
     def take(self) -> OwnWire:
         while True:

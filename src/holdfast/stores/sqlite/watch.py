@@ -14,7 +14,7 @@ from collections.abc import Callable
 from holdfast.core.contract import Interval
 from holdfast.stores.base import entry_from
 from holdfast.stores.sqlite.file import SQL, Connection
-from holdfast.stores.wakeups import Sleeper, Wakeups, glimpse, lets_in
+from holdfast.stores.wakeups import Sleeper, Wakeups, glimpse, lets_in, started
 
 # Fast while something happens, slower when it is quiet.
 FASTEST_S, SLOWEST_S, SLOWING = 0.001, 0.005, 1.02
@@ -44,7 +44,8 @@ class Watch:
         with self._lock:
             if not self._running and not self._closed:
                 self._running = True
-                threading.Thread(target=self._run, name="holdfast-watch", daemon=True).start()
+                if not started(self._run, "holdfast-watch"):
+                    self._running = False
         self._news.set()
 
     def discard(self, sleeper: Sleeper) -> None:
