@@ -200,6 +200,7 @@ def _wait_turn_steps(witness: Witness, wait: _Wait, blocked: Blocked, view: View
     # What comes next is made ready before: afterwards a free lock waits for us.
     if wait.claim.queue:
         wait.get_in_line(blocked.places())
+    wait.attempt.forget_writes()
     wait.attempt.next_beat = yield from Draw(BEAT_BYTES)
     found = yield from Wait(key, view.version, wait.claim.token, at_most)
     if found is not None:

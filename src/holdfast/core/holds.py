@@ -105,22 +105,20 @@ class Attempt(DiscreetState, eq=False, gc=False):
     key: str
     command: Command
     next_beat: str = ""  # the nonce of the next write, if it was drawn before
-    # When each write was sent, by its beat: the deadline is that of the one that landed. Only the
-    # first and the latest, see `sent_at`.
+    # When each write was sent, by its beat: the deadline is that of the one that landed.
     sent: dict[str, Micros] = {}  # noqa: RUF012 (msgspec copies it)
     touched: bool = False  # something of ours may be in the store
     unsettled: bool = False  # the outcome of the last write is not known
     doubted: bool = False  # the outcome of some write was not known
 
-    def sends(self, beat: str, now: Micros) -> None:
-        """A write leaves at this moment."""
-        self.sent[beat] = now
-        if len(self.sent) > REMEMBERED_WRITES:
+    def forget_writes(self) -> None:
+        """All but the first and the latest: of a claim that waits for weeks they would pile up."""
+        while len(self.sent) > REMEMBERED_WRITES:
             _, oldest, *_ = self.sent
             del self.sent[oldest]
 
     def sent_at(self, beat: str) -> Micros:
-        """When the write that landed was sent. If that is forgotten: not before the first one."""
+        """When the write that landed was sent; not before the first one, if that is forgotten."""
         sent = self.sent.get(beat)
         return next(iter(self.sent.values())) if sent is None else sent
 

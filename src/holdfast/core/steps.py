@@ -142,7 +142,7 @@ def _swap_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
         if new is None:
             return verdict, view
         touched_before = attempt.touched
-        attempt.sends(beat, now)
+        attempt.sent[beat] = now
         attempt.touched = attempt.unsettled = True
         try:
             outcome, got = yield from Swap(key, view.version, new, decision.wake)
@@ -182,7 +182,7 @@ def _script_steps(
     if not beat:
         beat = yield from Draw(BEAT_BYTES)
     touched_before = attempt.touched
-    attempt.sends(beat, now)
+    attempt.sent[beat] = now
     attempt.touched = attempt.unsettled = True
     try:
         applied, got = yield from Apply(attempt.key, command, beat)
