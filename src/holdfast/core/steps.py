@@ -70,6 +70,8 @@ LONGEST_PAUSE: Micros = 2 * SECOND
 # one, and the others slow down the one whose turn it is.
 CONFLICTS_AT_FULL_SPEED = 4
 MOST_DOUBLINGS = 6
+# Of a record that does not change. Two who write at once may both be refused, but not for long.
+MOST_REFUSALS = 20
 # Verdicts that come with a write: if a remembered record was stale, the write will not do.
 _PROVEN_BY_SWAP = frozenset({Granted, Freed})
 
@@ -104,6 +106,13 @@ def corrupt(key: str, fault: str) -> CorruptRecord:
     )
 
 
+def _refused(key: str) -> Unavailable:
+    return Unavailable(
+        f"The store does not write the record of {key!r}, although it has not changed: is there "
+        f"a trigger or a policy in the way?"
+    )
+
+
 def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micros) -> Steps[Answer]:
     """Carry one command to the end. `now` is the own clock's time, or a little earlier."""
     steps = _script_steps if witness.facts.scripted else _swap_steps
@@ -116,7 +125,7 @@ def _swap_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
     view = witness.recall(key)
     proven = False  # a view is proven by a reply; a recalled one only by its swap
     unanswered = False
-    conflicts = 0
+    conflicts = refusals = 0
     while True:
         beat, attempt.next_beat = attempt.next_beat, ""
         if not beat:
@@ -165,6 +174,9 @@ def _swap_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             return verdict, view
         attempt.touched = touched_before or attempt.shows_in(outcome.entry.record)
         witness.forget(key)
+        refusals = refusals + 1 if outcome.entry.version == view.version else 0
+        if refusals > MOST_REFUSALS:
+            raise _refused(key)
         view, proven = _view(witness, key, outcome.entry, now, got), True
         now = got
         conflicts += 1

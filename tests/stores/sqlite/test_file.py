@@ -40,6 +40,18 @@ from tests.helpers import is_open
 # --- the file ---------------------------------------------------------------------------------
 
 
+def test_writes_that_are_ignored_in_silence(path: Path, locks: Locks) -> None:
+    """A trigger may do that here, a policy in PostgreSQL: it is told, and not tried without end."""
+    locks.acquire("k").release()
+    connection = sqlite3.connect(path)
+    connection.execute(
+        "CREATE TRIGGER ignore BEFORE UPDATE ON holdfast_locks BEGIN SELECT RAISE(IGNORE); END"
+    )
+    connection.close()
+    with pytest.raises(Unavailable, match="although it has not changed"):
+        locks.try_acquire("k")
+
+
 @pytest.mark.parametrize("after", range(1, 4))
 def test_somebody_else_makes_the_file_meanwhile(
     path: Path, monkeypatch: pytest.MonkeyPatch, after: int
