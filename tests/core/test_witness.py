@@ -97,6 +97,16 @@ def test_clock_is_carried_from_before_the_request(witness: Witness) -> None:
     assert witness.reading.at(90) == Interval(1000, 1041)
 
 
+def test_what_the_clock_has_reached_only_grows(witness: Witness) -> None:
+    """Whether a reply told the time or only a time that is past; a late one takes nothing back."""
+    shown = [(None, None), (None, 70), (None, 60), (exactly(90), 5), (Interval(80, 99), None)]
+    reached = []
+    for now, past in shown:
+        witness.saw("k", Entry(now=now, reached=past), 0, 0)
+        reached.append(witness.reached)
+    assert reached == [None, 70, 70, 90, 90]
+
+
 def test_views_are_remembered_until_forgotten(witness: Witness) -> None:
     """What was written last is known, until it proves wrong."""
     view = View(exactly(1), 0, 1, EMPTY, 7)
