@@ -108,11 +108,15 @@ def test_acquire_all(store: InterruptedStore, locks: Locks, point: tuple[str, in
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("at", ["load", "swap"])
 @pytest.mark.parametrize("call", ["release", "hand_over", "block"])
-def test_endings(store: InterruptedStore, locks: Locks, call: str, when: str) -> None:
-    """An interrupted release or hand-over frees the lock, whether or not its write landed."""
+def test_endings(store: InterruptedStore, locks: Locks, call: str, at: str, when: str) -> None:
+    """An interrupted release or hand-over frees the lock, whether or not its write landed, and
+    also if it did not get as far as that."""
     lease = locks.acquire("k")
-    store.at = ("swap", 0, when)
+    if at == "load":
+        locks._client.witness.forget("k")
+    store.at = (at, 0, when)
     ending: Callable[[], object] = {
         "release": lease.release,
         "hand_over": lease.hand_over,

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast import LeaseLost
+from holdfast import LeaseLost, Unavailable
 from holdfast.core.contract import Conflict
+from holdfast.core.events import StoreTrouble
 from holdfast.core.records import TOMBSTONE, Record
 from holdfast.stores.memory import MemoryStore
 from holdfast.sync import Locks
-from tests.helpers import memory_locks, until
+from tests.helpers import faulty_locks, memory_locks, until
 
 
 def test_a_release_that_finds_nothing_tells_the_loss() -> None:
@@ -26,6 +27,19 @@ def test_a_release_that_finds_nothing_tells_the_loss() -> None:
         assert lease.release() is False
         assert event.is_set()
         assert told.wait(10)
+
+
+def test_a_release_that_gave_up_does_not_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was tried for as long as it should; nobody waits for as long again."""
+    told: list[Any] = []
+    with faulty_locks(on_event=told.append) as (locks, store):
+        lease = locks.acquire("k")
+        monkeypatch.setattr("holdfast.sync_leases.PATIENCE", 100_000)
+        store.plan(then="refuse")
+        with pytest.raises(Unavailable):
+            lease.release()
+        assert {event.doing for event in told if isinstance(event, StoreTrouble)} == {"release"}
+        store.plan()
 
 
 def test_lost_callbacks_come_once_and_late_ones_at_once() -> None:

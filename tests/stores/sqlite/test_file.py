@@ -31,6 +31,7 @@ from holdfast import (
     Unavailable,
 )
 from holdfast.core.contract import Conflict, Swapped
+from holdfast.core.effects import Swap
 from holdfast.core.records import SECOND, Record
 from holdfast.stores.registry import open_store
 from holdfast.stores.sqlite import SQLiteStore, file
@@ -373,6 +374,17 @@ def test_a_busy_file(path: Path, writer: sqlite3.Connection) -> None:
         writer.execute("ROLLBACK")
         with locks.acquire("k", timeout=0):
             pass
+
+
+def test_a_batch_meets_a_busy_file(path: Path, writer: sqlite3.Connection) -> None:
+    """All of it fails alike, and each has an outcome."""
+    store = SQLiteStore(path, busy_s=0.1)
+    outcomes = store.swap_many([Swap(key, None, Record(1)) for key in "abc"])
+    assert [type(outcome) for outcome in outcomes] == [Unavailable] * 3
+    writer.execute("ROLLBACK")
+    outcomes = store.swap_many([Swap(key, None, Record(1)) for key in "abc"])
+    assert [type(outcome) for outcome in outcomes] == [Swapped] * 3
+    store.close()
 
 
 def test_a_busy_file_is_ridden_out(path: Path, writer: sqlite3.Connection) -> None:
