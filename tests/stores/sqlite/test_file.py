@@ -550,11 +550,10 @@ def test_the_first_to_open_the_file_sets_the_clock(
     path: Path, locks: Locks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever finds that somebody was faster takes that one's."""
-    connection, boot = file.Connection(path, 1), file._boot_id()
-    assert boot is not None
-    offset = file._known_offset(connection, boot)
-    monkeypatch.setattr("holdfast.clock.wall", lambda: 10**15)
-    assert file._set_offset(connection, boot) == offset
+    connection = file.Connection(path, 1)
+    offset = file._set_offset(connection, "another boot")
+    monkeypatch.setattr("holdfast.clock.wall", lambda: 10**18)
+    assert file._set_offset(connection, "another boot") == offset
     connection.close()
 
 
