@@ -97,11 +97,13 @@ def test_the_first_beat_comes_in_the_first_third() -> None:
 @pytest.mark.parametrize("later", [0, 20 * TTL])
 def test_a_short_lease_beside_a_long_one(ttls: tuple[int, int], later: int) -> None:
     """The keeper looks in time for the one that needs it first, whichever came first."""
-    world = World()
+    world, holds = World(), []
     for ttl in ttls:
-        world.keeper.add(hold(str(ttl), at=world.now, ttl=ttl))
+        holds.append(hold(str(ttl), at=world.now, ttl=ttl))
+        world.keeper.add(holds[-1])
         world.run(world.now + later)
     world.run(world.now + 10 * TTL)
+    assert all(one.valid(world.now) for one in holds)
     assert (world.dangers, world.losses) == ([], [])
 
 
