@@ -29,6 +29,19 @@ def test_a_release_that_finds_nothing_tells_the_loss() -> None:
         assert told.wait(10)
 
 
+@pytest.mark.parametrize("call", ["renew", "share", "hand_over"])
+def test_what_was_seen_to_be_over_stays_over(call: str) -> None:
+    """Though its record is there: nothing is written in its name, and nobody gets a ticket."""
+    store = MemoryStore()
+    with Locks(store, ttl=60) as locks:
+        lease = locks.acquire("k")
+        version = store.load("k").version
+        lease.hold.lapsed = True
+        with pytest.raises(LeaseLost):
+            getattr(lease, call)()
+        assert store.load("k").version == version
+
+
 def test_a_release_that_gave_up_does_not_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was tried for as long as it should; nobody waits for as long again."""
     told: list[Any] = []

@@ -450,6 +450,17 @@ def test_a_commit_that_the_disk_did_not_confirm(path: Path, locks: Locks) -> Non
     connection.close()
 
 
+def test_a_file_that_was_deleted_shows_nothing(path: Path) -> None:
+    """What is left of it is a world of its own: nobody may learn from it that a lock is free."""
+    store = SQLiteStore(path)
+    path.unlink()
+    with pytest.raises(Misconfigured, match="deleted"):
+        store.load("k")
+    with pytest.raises(Misconfigured, match="deleted"):
+        store.scan("", None, 10)
+    store.close()
+
+
 def test_a_version_is_never_given_twice(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though the clock stands still or goes back between two writes."""
     store = SQLiteStore(path)

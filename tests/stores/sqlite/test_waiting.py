@@ -110,6 +110,22 @@ def test_a_watch_comes_back_after_trouble(
     store.unsleep(second)
 
 
+def test_who_comes_after_the_change_is_rung_for_it(path: Path) -> None:
+    """The watch has seen it before there was anybody to ring."""
+    store, other = SQLiteStore(path), SQLiteStore(path)
+    seen, rung = threading.Event(), threading.Event()
+    first = store.sleep("other", None, "t", seen.set)
+    other.swap("k", None, Record(1), ANYONE)
+    other.swap("other", None, Record(1), ANYONE)
+    assert seen.wait(20)
+    late = store.sleep("k", None, "t", rung.set)
+    assert rung.wait(20)
+    for sleeper in (first, late):
+        store.unsleep(sleeper)
+    store.close()
+    other.close()
+
+
 def test_a_watch_does_not_stop_on_somebody_who_has_just_come(path: Path) -> None:
     """Between its look for sleepers and its end somebody may lie down."""
     store = SQLiteStore(path)
