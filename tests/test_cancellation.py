@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import AcquireTimeout, Busy, OutcomeUnknown, UsageError
+from holdfast import AcquireTimeout, Busy, OutcomeUnknown, Unavailable, UsageError
 from holdfast.aio import Lease, Leases, Locks, connect
+from holdfast.core.events import StoreTrouble
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.threaded import InlineStore, ThreadedStore
 from holdfast.testing.faults import FaultyStore
@@ -237,6 +238,44 @@ def test_a_late_write_is_drained_and_undone(more: int) -> None:
             assert store.load("k").record.freed
 
     asyncio.run(run())
+
+
+class GoneStore(SlowStore):
+    """Cannot be reached any more once the slow write has landed."""
+
+    away = False
+
+    def load(self, key: str) -> Any:
+        if self.away:
+            raise Unavailable("away")
+        return super().load(key)
+
+    def swap(self, *args: Any) -> Any:
+        if self.away:
+            raise Unavailable("away")
+        outcome = super().swap(*args)
+        self.away = self.arrived.is_set()
+        return outcome
+
+
+def test_a_clean_up_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ttl frees what is left, and the cancellation goes on its way."""
+    monkeypatch.setattr("holdfast.drivers.aio.GRACE", 100_000)
+    told: list[object] = []
+
+    async def run() -> None:
+        store = GoneStore()
+        async with Locks(store, on_event=told.append) as locks:
+            store.slow = True
+            task = asyncio.ensure_future(locks.acquire("k", ttl=60))
+            await in_flight(store)
+            task.cancel()
+            store.go.set()
+            await asyncio.wait({task})
+            assert task.cancelled()
+
+    asyncio.run(run())
+    assert told[-1] == StoreTrouble("k", "away", "clean up", again=False)
 
 
 def test_cancellation_during_the_clean_up_is_not_swallowed() -> None:

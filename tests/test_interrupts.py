@@ -18,7 +18,8 @@ from typing import Any, cast
 import pytest
 
 import holdfast
-from holdfast import Lease, Leases, Locks
+from holdfast import Lease, Leases, Locks, Unavailable
+from holdfast.core.events import StoreTrouble
 from holdfast.drivers.keeping import Referent
 from holdfast.stores.memory import MemoryStore
 from tests.helpers import until
@@ -108,11 +109,15 @@ def test_acquire_all(store: InterruptedStore, locks: Locks, point: tuple[str, in
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("at", ["load", "swap"])
 @pytest.mark.parametrize("call", ["release", "hand_over", "block"])
-def test_endings(store: InterruptedStore, locks: Locks, call: str, when: str) -> None:
-    """An interrupted release or hand-over frees the lock, whether or not its write landed."""
+def test_endings(store: InterruptedStore, locks: Locks, call: str, at: str, when: str) -> None:
+    """An interrupted release or hand-over frees the lock, whether or not its write landed, and
+    also if it did not get as far as that."""
     lease = locks.acquire("k")
-    store.at = ("swap", 0, when)
+    if at == "load":
+        locks._client.witness.forget("k")
+    store.at = (at, 0, when)
     ending: Callable[[], object] = {
         "release": lease.release,
         "hand_over": lease.hand_over,
@@ -143,6 +148,35 @@ def test_tickets(store: InterruptedStore, locks: Locks, use: str, when: str) -> 
         assert locks.take(ticket).held
     else:
         assert holders == ()
+
+
+class GoneStore(InterruptedStore):
+    """Cannot be reached any more once it was interrupted."""
+
+    away = False
+
+    def _do(self, name: str, call: Callable[[], Any]) -> Any:
+        if self.away:
+            raise Unavailable("away")
+        try:
+            return super()._do(name, call)
+        except KeyboardInterrupt:
+            self.away = True
+            raise
+
+
+@pytest.mark.parametrize("call", ["acquire", "release", "hand_over"])
+def test_a_clean_up_that_fails(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told of, and the interrupt comes out all the same; the ttl frees the lock."""
+    monkeypatch.setattr("holdfast.drivers.threads.GRACE", 100_000)
+    told: list[object] = []
+    store = GoneStore()
+    with Locks(store, ttl=60, on_event=told.append) as locks:
+        lease = None if call == "acquire" else locks.acquire("k")
+        store.at = ("swap", 0, "after")
+        with pytest.raises(KeyboardInterrupt):
+            locks.acquire("k") if lease is None else getattr(lease, call)()
+        assert told[-1] == StoreTrouble("k", "away", "clean up", again=False)
 
 
 def test_wait_in_the_queue(store: InterruptedStore, locks: Locks) -> None:

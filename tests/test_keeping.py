@@ -184,6 +184,33 @@ def test_an_odd_error_in_a_beat_is_a_failed_beat(caplog: pytest.LogCaptureFixtur
     assert any("Trouble to renew" in line and "odd" in line for line in caplog.messages)
 
 
+def test_a_batch_that_fails_in_an_odd_way_is_taken_apart() -> None:
+    """One of them may be to blame: the others are renewed, and it alone is not."""
+
+    class Odd(MemoryStore):
+        odd = False
+
+        def swap_many(self, swaps: Sequence[Swap]) -> Any:
+            raise ZeroDivisionError
+
+        def swap(self, key: str, *args: Any) -> Any:
+            if self.odd and key == "b":
+                raise ZeroDivisionError
+            return super().swap(key, *args)
+
+    store = Odd()
+    with Locks(store, ttl=60) as locks:
+        leases = [locks.acquire(key) for key in "abc"]
+        store.odd = True
+        outcomes = locks._client.beat([lease.hold for lease in leases])
+        assert [type(outcome) for outcome in outcomes] == [
+            type(None),
+            ZeroDivisionError,
+            type(None),
+        ]
+        store.odd = False
+
+
 def test_release_stops_the_beat_first() -> None:
     """No beat goes out for a lease that is being released."""
     with faulty_locks(ttl=0.3) as (locks, store):

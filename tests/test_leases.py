@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from holdfast import LeaseLost
+from holdfast import LeaseLost, Unavailable
 from holdfast.core.contract import Conflict
+from holdfast.core.events import StoreTrouble
 from holdfast.core.records import TOMBSTONE, Record
 from holdfast.stores.memory import MemoryStore
 from holdfast.sync import Locks
-from tests.helpers import memory_locks, until
+from tests.helpers import faulty_locks, memory_locks, until
 
 
 def test_a_release_that_finds_nothing_tells_the_loss() -> None:
@@ -26,6 +27,32 @@ def test_a_release_that_finds_nothing_tells_the_loss() -> None:
         assert lease.release() is False
         assert event.is_set()
         assert told.wait(10)
+
+
+@pytest.mark.parametrize("call", ["renew", "share", "hand_over"])
+def test_what_was_seen_to_be_over_stays_over(call: str) -> None:
+    """Though its record is there: nothing is written in its name, and nobody gets a ticket."""
+    store = MemoryStore()
+    with Locks(store, ttl=60) as locks:
+        lease = locks.acquire("k")
+        version = store.load("k").version
+        lease.hold.lapsed = True
+        with pytest.raises(LeaseLost):
+            getattr(lease, call)()
+        assert store.load("k").version == version
+
+
+def test_a_release_that_gave_up_does_not_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was tried for as long as it should; nobody waits for as long again."""
+    told: list[Any] = []
+    with faulty_locks(on_event=told.append) as (locks, store):
+        lease = locks.acquire("k")
+        monkeypatch.setattr("holdfast.sync_leases.PATIENCE", 100_000)
+        store.plan(then="refuse")
+        with pytest.raises(Unavailable):
+            lease.release()
+        assert {event.doing for event in told if isinstance(event, StoreTrouble)} == {"release"}
+        store.plan()
 
 
 def test_lost_callbacks_come_once_and_late_ones_at_once() -> None:

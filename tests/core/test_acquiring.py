@@ -9,20 +9,23 @@ from typing import Any
 import pytest
 
 from holdfast.core.acquiring import (
+    ANNOUNCE_AFTER,
     FRONT_PATIENCE,
     PATIENCE,
     PATIENCE_PER_PLACE,
     Terms,
+    acquire_all_steps,
     acquire_steps,
 )
 from holdfast.core.commands import SHOWN, Blocked, Claim, Free, Granted
 from holdfast.core.contract import Applied, Conflict, Entry, Swapped, exactly
-from holdfast.core.effects import Apply, Draw, Effect, Load, Now, Sleep, Swap, Wait
+from holdfast.core.effects import Apply, Draw, Effect, Emit, Keep, Load, Now, Sleep, Swap, Wait
+from holdfast.core.events import Waiting
 from holdfast.core.holds import BEATS_PER_TTL, Attempt, Hold
 from holdfast.core.records import SECOND, Holder, Record, Waiter
 from holdfast.core.steps import release_steps
-from holdfast.core.witness import Witness
-from holdfast.errors import Misconfigured, Unavailable
+from holdfast.core.witness import AFTER_EXPIRY, Witness
+from holdfast.errors import AcquireTimeout, Busy, LeaseLost, Misconfigured, Unavailable
 from holdfast.testing.sim.kinds import KINDS
 from tests.play import play
 
@@ -106,6 +109,100 @@ def test_where_a_place_is_a_write_it_lasts_longer() -> None:
     with pytest.raises(Unavailable):
         play(acquire_steps(Witness(KINDS["server"].facts), attempt, terms, 0), answer)
     assert [place.ttl for place in places] == [PATIENCE]
+
+
+# --- when it gets in line, and when it looks ------------------------------------------------
+
+
+class Line:
+    """A lock that others hold or wait for, on a store whose clock is that of all."""
+
+    def __init__(self, *holders: Holder, queue: tuple[Waiter, ...] = ()) -> None:
+        self.t = 0
+        self.record = Record(fence=1, holders=holders, queue=queue)
+        self.version = 1
+        self.queued_at: int | None = None
+        self.looks: list[int] = []
+        self.told: list[Waiting] = []
+
+    def __call__(self, effect: Effect) -> Any:
+        if isinstance(effect, (Load, Swap)):
+            self.looks.append(self.t)
+        if isinstance(effect, Swap):
+            assert effect.record is not None
+            self.record, self.version = effect.record, self.version + 1
+            if effect.record.queue and self.queued_at is None:
+                self.queued_at = self.t
+            return Swapped(self.version, exactly(self.t)), self.t
+        if isinstance(effect, Wait):
+            self.t += effect.at_most
+        if isinstance(effect, Emit) and isinstance(effect.event, Waiting):
+            self.told.append(effect.event)
+        entry = Entry(self.record, self.version, exactly(self.t))
+        return {Now: self.t, Draw: "b1", Load: (entry, self.t, self.t)}.get(type(effect))
+
+    def claim(self, terms: Terms, ttl: int = TTL) -> Hold:
+        """Claim it."""
+        attempt = Attempt("k", Claim("t", "me", "exclusive", ttl))
+        return play(acquire_steps(Witness(KINDS["server"].facts), attempt, terms, self.t), self)
+
+
+@pytest.mark.parametrize(("fair", "queued_at"), [(None, ANNOUNCE_AFTER), (True, 0), (False, None)])
+def test_when_a_claim_gets_in_line(fair: bool | None, queued_at: int | None) -> None:
+    """After a moment; at once if it is told to, and never if it is told not to."""
+    line = Line(HOLDER)
+    with pytest.raises(AcquireTimeout):
+        line.claim(Terms(20 * SECOND, fair))
+    assert line.queued_at == queued_at
+    assert 20 * SECOND <= line.t < 21 * SECOND
+
+
+@pytest.mark.parametrize("fair", [None, True, False])
+def test_who_does_not_wait_does_not_get_in_line(fair: bool | None) -> None:
+    """It leaves no place behind that others would wait for."""
+    line = Line(HOLDER)
+    with pytest.raises(Busy):
+        line.claim(Terms(0, fair))
+    assert line.looks == [0]
+
+
+def test_a_dead_holder_is_succeeded_when_it_has_run_out() -> None:
+    """Not at the next look that would come anyway; and the claim says how long it took."""
+    started = 7 * SECOND
+    line = Line(Holder("other", 1, "you", "exclusive", TTL, 0, started + 400_000, "b"))
+    line.t = started
+    hold = line.claim(Terms())
+    assert 400_000 < line.t - started < 500_000
+    assert hold.waited == line.t - started
+    assert [event.frees_in for event in line.told] == [line.t - started]
+
+
+def test_who_is_behind_the_dead_does_not_wait_for_a_look_by_the_clock() -> None:
+    """Nobody holds it, and those ahead in the queue were killed."""
+    killed = [Waiter(f"w{n}", "o", "exclusive", TTL, 0, n * 100_000, "b") for n in (1, 2)]
+    line = Line(queue=tuple(killed))
+    line.claim(Terms())
+    assert 200_000 < line.t < 300_000
+    assert [event.frees_in for event in line.told] == [100_000 + 1000 + AFTER_EXPIRY]
+
+
+def test_what_was_lost_while_the_others_were_waited_for() -> None:
+    """Many keys are got all or not at all, though nobody was there to tell of the loss."""
+    line = Line(Holder("other", 1, "you", "exclusive", TTL, 0, 3 * SECOND, "b"))
+    free = Line()
+    kept: list[Hold] = []
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, Keep):
+            kept.append(effect.hold)
+        at_first = getattr(effect, "key", "b") == "a"
+        free.t = line.t
+        return free(effect) if at_first else line(effect)
+
+    attempts = [Attempt(key, Claim(key, "me", "exclusive", SECOND)) for key in ("b", "a")]
+    with pytest.raises(LeaseLost, match="'a'"):
+        play(acquire_all_steps(Witness(KINDS["server"].facts), attempts, Terms()), answer)
+    assert [hold.key for hold in kept] == ["a", "b"]
 
 
 # --- being woken ----------------------------------------------------------------------------

@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.core.commands import Granted
 from holdfast.core.holds import Care, Hold, hold_of
-from holdfast.core.keeper import STALE_TIMERS, Keeper
+from holdfast.core.keeper import LATE, STALE_TIMERS, Keeper
 from holdfast.core.records import SECOND, Holder
 
 TTL = 30 * SECOND
@@ -90,6 +91,30 @@ def test_the_first_beat_comes_in_the_first_third() -> None:
     world.run(PERIOD + 1)
     assert len(world.beats) == 100
     assert min(at for at, _ in world.beats) >= PERIOD // 2
+
+
+@pytest.mark.parametrize("ttls", [(100 * TTL, TTL), (TTL, 100 * TTL)])
+@pytest.mark.parametrize("later", [0, 20 * TTL])
+def test_a_short_lease_beside_a_long_one(ttls: tuple[int, int], later: int) -> None:
+    """The keeper looks in time for the one that needs it first, whichever came first."""
+    world, holds = World(), []
+    for ttl in ttls:
+        holds.append(hold(str(ttl), at=world.now, ttl=ttl))
+        world.keeper.add(holds[-1])
+        world.run(world.now + later)
+    world.run(world.now + 10 * TTL)
+    assert all(one.valid(world.now) for one in holds)
+    assert (world.dangers, world.losses) == ([], [])
+
+
+def test_who_stands_in_line_has_its_turn_when_it_comes() -> None:
+    """And not at the next moment at which something else is to be done."""
+    world = World(beats_per_second=0.25)
+    for name in ("first", "second"):
+        world.keeper.add(hold(name))
+    world.run(PERIOD + 4 * SECOND)
+    (first, _), (second, _) = world.beats
+    assert first + 4 * SECOND - LATE <= second <= first + 4 * SECOND
 
 
 def test_beats_are_spread() -> None:

@@ -106,6 +106,15 @@ def test_a_batch_that_fails_is_not_taken_apart_at_once() -> None:
     assert [type(effect) for effect in store.asked] == [SwapMany]
 
 
+def test_one_that_fails_by_itself_is_looked_at_at_once() -> None:
+    """There is no batch to take apart: its answer may have been lost, and only that."""
+    store = Store(1)
+    store.batch_trouble = OutcomeUnknown("no answer")
+    assert store.renew() == [None]
+    assert [type(effect) for effect in store.asked] == [SwapMany, Load, Swap]
+    assert renewed(store, store.holds[0])
+
+
 def test_after_a_failed_batch_all_go_alone() -> None:
     """One of them may be to blame for it: then it alone is not renewed."""
     store = Store(5)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from holdfast.core.commands import (
     ANYONE,
     NOBODY,
+    SHOWN,
     Blocked,
     Claim,
     Command,
@@ -158,6 +159,25 @@ def test_fence_grows_after_the_record_is_lost(run: list[tuple[Command, int]], ga
     assert granted.holder.fence > last
 
 
+@pytest.mark.parametrize("reached", [1000, None])
+@pytest.mark.parametrize("fence", [0, 10**9])
+def test_a_fence_is_not_ahead_of_the_clock(reached: int | None, fence: int) -> None:
+    """It starts at what the clock has surely shown, not at what it may show: if the record were
+    lost, the next one could be smaller. Only after a larger one it is larger still."""
+    stamp = Stamp(1500, "b", True, reached)
+    floor = 1500 if reached is None else reached
+    offered = Holder("ticket", fence, "o", "exclusive", TTL, 0, 9000, "b", offered=True)
+    commands: list[tuple[Command, Record]] = [
+        (Claim("t", "o", "exclusive", TTL), Record(fence)),
+        (Take("ticket", "t", "o", TTL), Record(fence, (offered,))),
+        (Evict((fence,)), Record(fence, (offered,))),
+    ]
+    for command, before in commands:
+        after = decide(command, before, lambda party: False, stamp).record
+        assert after is not None
+        assert after.fence == (fence + 1 if fence else floor)
+
+
 @given(runs)
 def test_a_grant_sweeps_the_dead(run: list[tuple[Command, int]]) -> None:
     """After a claim was let in or put in line, nobody dead is left in the record."""
@@ -166,6 +186,52 @@ def test_a_grant_sweeps_the_dead(run: list[tuple[Command, int]]) -> None:
         if isinstance(command, Claim) and wrote and isinstance(verdict, (Granted, Blocked)):
             assert list(lock.record.holders) == lock.live()
             assert list(lock.record.queue) == lock.waiting()
+
+
+EXCLUSIVE, SHARED, OF_TWO, OF_THREE = (
+    ("exclusive", None), ("shared", None), ("counted", 2), ("counted", 3),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("claim", "before", "fits"),
+    [
+        (EXCLUSIVE, [], True),
+        (EXCLUSIVE, [SHARED], False),
+        (EXCLUSIVE, [OF_TWO], False),
+        (EXCLUSIVE, [EXCLUSIVE], False),
+        (SHARED, [], True),
+        (SHARED, [SHARED, SHARED], True),
+        (SHARED, [SHARED, EXCLUSIVE], False),
+        (SHARED, [SHARED, OF_TWO], False),
+        (OF_TWO, [], True),
+        (OF_TWO, [OF_TWO], True),
+        (OF_TWO, [OF_TWO, OF_TWO], False),
+        (OF_TWO, [SHARED], False),
+        (OF_THREE, [OF_THREE, OF_THREE], True),
+        (OF_THREE, [OF_TWO], False),
+        (OF_THREE, [OF_THREE, OF_TWO], False),
+        (OF_THREE, [OF_THREE, EXCLUSIVE], False),
+        (OF_THREE, [EXCLUSIVE, OF_THREE], False),
+    ],
+)
+def test_who_may_sit_beside_whom(claim: Any, before: list[Any], fits: bool) -> None:
+    """The table, written down again; where one of those before is in the way, all are."""
+    parties = [
+        Waiter(f"w{n}", "o", m, TTL, 0, TTL, "b", limit) for n, (m, limit) in enumerate(before)
+    ]
+    asked = Claim("t", "o", claim[0], TTL, claim[1])
+    assert fits_beside(asked, parties) is fits
+
+
+@pytest.mark.parametrize(("ahead", "claim"), [(EXCLUSIVE, OF_THREE), (OF_TWO, OF_THREE)])
+def test_a_counted_claim_does_not_overtake_another_kind(ahead: Any, claim: Any) -> None:
+    """There are permits left, but somebody waits who cannot share them."""
+    waiter = Waiter("first", "o", ahead[0], TTL, 0, TTL, "b", ahead[1])
+    for holders in ((), (Holder("h", 1, "o", "counted", TTL, 0, TTL, "b", 3),)):
+        lock = Lock()
+        lock.record = Record(1, holders, (waiter,))
+        assert isinstance(lock.do(Claim("second", "o", claim[0], TTL, claim[1])), Blocked)
 
 
 @given(runs)
@@ -328,6 +394,44 @@ def test_a_dead_token_stays_dead(run: list[tuple[Command, int]]) -> None:
                 assert isinstance(lock.decide(Offer(holder.token, ticket, TTL)).verdict, NotHeld)
 
 
+def test_a_grant_is_offered_and_taken() -> None:
+    """The ticket stands for the grant until somebody brings it, who gets a fence of its own."""
+    lock = Lock()
+    held = lock.do(Claim("a", "o", "counted", TTL, 3)).holder
+    lock.do(Claim("b", "o", "counted", TTL, 3))
+    lock.at += 10
+    offered = lock.do(Offer("a", "ticket", 5 * TTL)).holder
+    assert offered.offered
+    assert (offered.fence, offered.expires_at) == (held.fence, lock.at + 5 * TTL)
+    assert {holder.token for holder in lock.live()} == {"b", "ticket"}
+    taken = lock.do(Take("ticket", "c", "next", TTL)).holder
+    assert not taken.offered
+    assert (taken.owner, taken.mode, taken.limit) == ("next", "counted", 3)
+    assert taken.fence == lock.record.fence > held.fence + 1
+    assert {holder.token for holder in lock.live()} == {"b", "c"}
+
+
+def test_only_what_is_offered_is_taken() -> None:
+    """A token is no ticket, though it be known."""
+    lock = Lock()
+    lock.do(Claim("a", "o", "exclusive", TTL))
+    assert isinstance(lock.do(Take("a", "b", "o", TTL)), NotHeld)
+
+
+def test_a_ticket_that_ran_out_is_not_taken() -> None:
+    """Nor is it any use that it was taken once, if that has run out as well."""
+    lock = Lock()
+    lock.do(Claim("a", "o", "exclusive", TTL))
+    lock.do(Offer("a", "ticket", TTL))
+    late = lock.at + TTL + 1
+    lock.at, in_time = late, lock.at
+    assert isinstance(lock.do(Take("ticket", "b", "o", TTL)), NotHeld)
+    lock.at = in_time
+    assert isinstance(lock.do(Take("ticket", "b", "o", TTL)), Granted)
+    lock.at = late
+    assert isinstance(lock.do(Take("ticket", "b", "o", TTL)), NotHeld)
+
+
 @given(runs)
 def test_an_offer_is_taken_once(run: list[tuple[Command, int]]) -> None:
     """A ticket gives one party a larger fence, and the next one nothing."""
@@ -351,6 +455,14 @@ def test_without_a_clock_no_expiry_is_written(run: list[tuple[Command, int]]) ->
         lock.do(command)
         parties: tuple[Party, ...] = (*lock.record.holders, *lock.record.queue)
         assert all(party.expires_at == 0 for party in parties)
+
+
+def test_a_renewal_without_a_clock_takes_the_expiry_back() -> None:
+    """The one that was written with a clock would be past though the holder lives."""
+    lock = Lock()
+    assert lock.do(Claim("a", "o", "exclusive", TTL)).holder.expires_at
+    lock.clocked = False
+    assert lock.do(Renew("a")).holder.expires_at == 0
 
 
 @given(runs)
@@ -421,6 +533,30 @@ def test_a_waiter_far_back_that_finds_the_holder_dead_calls_the_first() -> None:
     lock.at += TTL + 1
     look = Claim("second", "o", "exclusive", TTL, queue=True, patience=9 * TTL)
     assert lock.decide(look).wake == ("first",)
+
+
+def test_who_finds_the_first_in_line_dead_calls_the_next() -> None:
+    """Nobody may have been before it but a waiter who was killed."""
+    lock = Lock()
+    lock.do(Claim("reader", "o", "shared", 9 * TTL))
+    lock.do(Claim("killed", "o", "exclusive", TTL, queue=True, patience=TTL))
+    lock.do(Claim("next", "o", "shared", TTL, queue=True, patience=9 * TTL))
+    lock.at += TTL + 1
+    look = Claim("last", "o", "exclusive", TTL, queue=True, patience=9 * TTL)
+    assert lock.decide(look).wake == ("next",)
+
+
+@pytest.mark.parametrize("ahead", [0, SHOWN, SHOWN + 1, 3 * SHOWN])
+def test_a_long_queue_is_shown_in_part_and_counted_whole(ahead: int) -> None:
+    """Whoever waits knows its place by it."""
+    lock = Lock()
+    lock.do(Claim("holder", "o", "exclusive", TTL))
+    for number in range(ahead):
+        lock.do(Claim(f"w{number}", "o", "exclusive", TTL, queue=True, patience=TTL))
+    blocked = lock.do(Claim("t", "o", "exclusive", TTL))
+    assert blocked.places() == ahead
+    assert [waiter.token for waiter in blocked.ahead] == [f"w{n}" for n in range(min(ahead, SHOWN))]
+    assert len(lock.do(Renew("holder")).wanted) == min(ahead, SHOWN)
 
 
 @given(runs)

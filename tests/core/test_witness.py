@@ -87,6 +87,7 @@ def test_unclocked_party_on_a_clocked_store(witness: Witness) -> None:
     witness.saw("k", entry(party, now=exactly(10**15)), sent=0, got=5)
     assert not witness.dead("k", exactly(10**15), 5 + TTL)(party)
     assert witness.dead("k", exactly(10**15), 6 + TTL)(party)
+    assert witness.dead_from("k", party, exactly(10**15), got=9) == 5 + TTL + AFTER_EXPIRY
 
 
 def test_clock_is_carried_from_before_the_request(witness: Witness) -> None:
@@ -95,6 +96,16 @@ def test_clock_is_carried_from_before_the_request(witness: Witness) -> None:
     witness.saw("k", Entry(now=exactly(1000)), sent=50, got=90)
     assert witness.reading.at(50) == Interval(1000, 1001)  # rounded up
     assert witness.reading.at(90) == Interval(1000, 1041)
+
+
+def test_what_the_clock_has_reached_only_grows(witness: Witness) -> None:
+    """Whether a reply told the time or only a time that is past; a late one takes nothing back."""
+    shown = [(None, None), (None, 70), (None, 60), (exactly(90), 5), (Interval(80, 99), None)]
+    reached = []
+    for now, past in shown:
+        witness.saw("k", Entry(now=now, reached=past), 0, 0)
+        reached.append(witness.reached)
+    assert reached == [None, 70, 70, 90, 90]
 
 
 def test_views_are_remembered_until_forgotten(witness: Witness) -> None:
@@ -111,6 +122,8 @@ def test_memory_is_bounded(witness: Witness) -> None:
     for number in range(REMEMBERED_KEYS + 500):
         witness.wrote(str(number), View(None, 0, 0, EMPTY, 1))
         witness.saw(str(number), entry(holder()), 0, 0)
+        witness.contend(str(number))
+    assert len(witness._contended) == REMEMBERED_KEYS
     assert len(witness._views) == REMEMBERED_KEYS
     assert len(witness._observed) == REMEMBERED_KEYS
     assert witness.recall(str(REMEMBERED_KEYS + 499)) is not None

@@ -5,16 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
+from holdfast.core.commands import ANYONE, NOBODY, Wake
 from holdfast.core.contract import Entry, exactly
 from holdfast.core.records import EMPTY, Holder, Record
 from holdfast.errors import Unavailable
 from holdfast.stores import crowd as crowds
 from holdfast.stores.crowd import Crowd
 from holdfast.stores.poller import Naps, Poller
-from holdfast.stores.wakeups import Sleeper, glimpse, lets_in
+from holdfast.stores.wakeups import Sleeper, Wakeups, glimpse, lets_in
 
 
 def sleeper(token: str = "t", version: int | None = 1, key: str = "k") -> Sleeper:
@@ -60,6 +62,20 @@ def test_nobody_comes_for_what_is_taken_again() -> None:
     assert not lets_in(one, glimpse(entry(4), "b"))
     assert lets_in(one, glimpse(entry(5), "c"))
     assert lets_in(sleeper(), glimpse(entry(2, "shared"), "a"))
+
+
+@pytest.mark.parametrize(
+    ("whom", "rung"),
+    [(NOBODY, ""), (ANYONE, "ab"), (("a",), "a"), (("c",), "")],
+)
+def test_a_write_rings_whom_it_names(whom: Wake, rung: str) -> None:
+    """Those in line by their tokens, or everybody who sleeps for the key."""
+    wakeups, heard = Wakeups(), set[str]()
+    for token, key in (("a", "k"), ("b", "k"), ("a", "other")):
+        name = token if key == "k" else key
+        wakeups.add(Sleeper(key, 1, token, partial(heard.add, name)))
+    wakeups.wake("k", whom)
+    assert heard == set(rung)
 
 
 # --- a crowd --------------------------------------------------------------------------------

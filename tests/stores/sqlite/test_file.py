@@ -30,7 +30,7 @@ from holdfast import (
     StoreReadOnly,
     Unavailable,
 )
-from holdfast.core.contract import Swapped
+from holdfast.core.contract import Conflict, Swapped
 from holdfast.core.effects import Swap
 from holdfast.core.records import SECOND, Record
 from holdfast.stores.registry import open_store
@@ -388,6 +388,17 @@ def test_a_busy_file(path: Path, writer: sqlite3.Connection) -> None:
             pass
 
 
+def test_a_batch_meets_a_busy_file(path: Path, writer: sqlite3.Connection) -> None:
+    """All of it fails alike, and each has an outcome."""
+    store = SQLiteStore(path, busy_s=0.1)
+    outcomes = store.swap_many([Swap(key, None, Record(1)) for key in "abc"])
+    assert [type(outcome) for outcome in outcomes] == [Unavailable] * 3
+    writer.execute("ROLLBACK")
+    outcomes = store.swap_many([Swap(key, None, Record(1)) for key in "abc"])
+    assert [type(outcome) for outcome in outcomes] == [Swapped] * 3
+    store.close()
+
+
 def test_a_busy_file_is_ridden_out(path: Path, writer: sqlite3.Connection) -> None:
     """A wait goes on until the writer is done."""
     with holdfast.connect(f"sqlite://{path}?busy_s=0.1") as locks:
@@ -434,6 +445,91 @@ def test_a_batch_is_written_whole_or_not_at_all(path: Path) -> None:
     store.close()
 
 
+@pytest.mark.parametrize("trouble", [ZeroDivisionError, KeyboardInterrupt])
+def test_a_transaction_that_fails_keeps_nobody_out(
+    path: Path, locks: Locks, trouble: type[BaseException]
+) -> None:
+    """It is rolled back at once: as long as it is open, nobody else can write."""
+    connection = file.Connection(path, 1)
+
+    def fail() -> None:
+        with connection.transaction():
+            connection.run(file.SQL["set_meta"], ("half", "done"), writing=True)
+            raise trouble
+
+    with pytest.raises(trouble):
+        fail()
+    with locks.acquire("k", timeout=0):
+        assert connection.run(file.SQL["get_meta"], ("half",)).fetchone() is None
+    connection.close()
+
+
+def test_a_commit_that_the_disk_did_not_confirm(path: Path, locks: Locks) -> None:
+    """Nobody knows whether it was done."""
+    connection = file.Connection(path, 1)
+
+    class Failing:
+        def __init__(self, cursor: sqlite3.Cursor) -> None:
+            self._cursor = cursor
+
+        def execute(self, sql: str, values: tuple[Any, ...] = ()) -> sqlite3.Cursor:
+            if sql == "COMMIT":
+                exc = sqlite3.OperationalError("disk I/O error")
+                exc.sqlite_errorcode = sqlite3.SQLITE_IOERR
+                raise exc
+            return self._cursor.execute(sql, values)
+
+        def close(self) -> None:
+            self._cursor.close()
+
+    connection._cursor = Failing(connection._cursor)  # type: ignore[assignment]
+    with pytest.raises(OutcomeUnknown), connection.transaction():
+        pass
+    connection.close()
+
+
+def test_a_file_that_was_deleted_shows_nothing(path: Path) -> None:
+    """What is left of it is a world of its own: nobody may learn from it that a lock is free."""
+    store = SQLiteStore(path)
+    path.unlink()
+    with pytest.raises(Misconfigured, match="deleted"):
+        store.load("k")
+    with pytest.raises(Misconfigured, match="deleted"):
+        store.scan("", None, 10)
+    store.close()
+
+
+def test_a_version_is_never_given_twice(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the clock stands still or goes back between two writes."""
+    store = SQLiteStore(path)
+    versions: list[Any] = [None]
+    for now in (1000, 1000, 1000, 900, 2000):
+        monkeypatch.setattr(store._clock, "now", lambda now=now: now)
+        swapped = store.swap("k", versions[-1], Record(1))
+        assert isinstance(swapped, Swapped)
+        versions.append(swapped.version)
+        for stale in versions[:-1]:
+            assert isinstance(store.swap("k", stale, Record(2)), Conflict)
+    assert versions[1:] == sorted(set(versions[1:]))
+    store.close()
+
+
+def test_a_file_that_was_replaced_during_a_fork(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is opened again afterwards, and that may be another one: nothing is written to it."""
+    monkeypatch.setattr("holdfast.stores.sqlite.store.FILE_CHECKED_FOR", 3600 * SECOND)
+    store = SQLiteStore(path)
+    store.swap("k", None, Record(1))
+    SQLiteStore(tmp_path / "other.db").close()
+    store.pause()
+    (tmp_path / "other.db").rename(path)
+    store.resume()
+    with pytest.raises(Misconfigured, match="replaced"):
+        store.swap("new", None, Record(1))
+    store.close()
+
+
 def test_threads_share_a_client(locks: Locks) -> None:
     """Many threads on one client lose no increment."""
     number = [0]
@@ -469,22 +565,6 @@ def test_the_time_of_day_does_not_matter(path: Path, monkeypatch: pytest.MonkeyP
         assert lease.release() is True
 
 
-def test_a_clock_that_stands_still(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Versions grow all the same: else a swap could overwrite one that it has not seen."""
-    store = SQLiteStore(path)
-    at = store._clock.now()
-    monkeypatch.setattr(store._clock, "now", lambda: at)
-    version, seen = None, set()
-    for fence in range(3):
-        swapped = store.swap("k", version, Record(fence))
-        assert isinstance(swapped, Swapped)
-        version = swapped.version
-        seen.add(version)
-        assert store.load("k").version == version
-    assert len(seen) == 3
-    store.close()
-
-
 def test_after_a_boot(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a boot the clock is set anew, and never behind what the file has seen."""
     with holdfast.connect(f"sqlite://{path}") as locks, locks.acquire("k") as lease:
@@ -494,6 +574,36 @@ def test_after_a_boot(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.clock._CLOCK", time.CLOCK_PROCESS_CPUTIME_ID)
     with holdfast.connect(f"sqlite://{path}") as locks, locks.acquire("k") as lease:
         assert lease.fence > fence
+
+
+@pytest.mark.parametrize("ahead", [-(10**15), 3600 * SECOND])
+def test_where_the_clock_starts_after_a_boot(
+    path: Path, monkeypatch: pytest.MonkeyPatch, ahead: int
+) -> None:
+    """At the time of day, or later if the file has seen a later one."""
+    store = SQLiteStore(path)
+    swapped = store.swap("k", None, Record(1))
+    assert isinstance(swapped, Swapped)
+    store.close()
+    monkeypatch.setattr(file, "_boot_id", lambda: "another boot")
+    wall = swapped.version + ahead
+    monkeypatch.setattr("holdfast.clock.wall", lambda: wall)
+    store = SQLiteStore(path)
+    now = store.load("k").now
+    assert now is not None
+    assert max(wall, swapped.version) < now.earliest < max(wall, swapped.version) + 60 * SECOND
+    store.close()
+
+
+def test_the_first_to_open_the_file_sets_the_clock(
+    path: Path, locks: Locks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever finds that somebody was faster takes that one's."""
+    connection = file.Connection(path, 1)
+    offset = file._set_offset(connection, "another boot")
+    monkeypatch.setattr("holdfast.clock.wall", lambda: 10**18)
+    assert file._set_offset(connection, "another boot") == offset
+    connection.close()
 
 
 def test_without_a_boot_id(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,11 @@ import pytest
 
 import holdfast
 from holdfast import Locks
+from holdfast.core.commands import ANYONE
 from holdfast.core.contract import Swapped
 from holdfast.core.records import Holder, Mode, Record, Waiter, encode
 from holdfast.stores.sqlite import SQLiteStore, file
+from holdfast.stores.wakeups import Sleeper
 from tests.helpers import until
 
 
@@ -81,6 +83,77 @@ def test_a_watch_in_trouble(path: Path, locks: Locks, monkeypatch: pytest.Monkey
         threading.Timer(0.4, lease.release).start()
         with locks.acquire("k", timeout=30):
             assert 1 <= len(failures) < 60
+
+
+def test_a_watch_comes_back_after_trouble(
+    path: Path, locks: Locks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever sleeps next is watched for again."""
+    store: SQLiteStore = locks._client.store  # type: ignore[assignment]
+    until(lambda: watchers() == 0)
+    connect, calls = store._watch._connect, 0
+
+    def fail_once() -> file.Connection:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise ZeroDivisionError
+        return connect()
+
+    monkeypatch.setattr(store._watch, "_connect", fail_once)
+    rung = threading.Event()
+    first = store.sleep("k", None, "t", rung.set)
+    assert rung.wait(20)
+    store.unsleep(first)
+    second = store.sleep("k", None, "t", rung.set)
+    until(lambda: calls == 2 and watchers() == 1)
+    store.unsleep(second)
+
+
+def test_who_comes_after_the_change_is_rung_for_it(path: Path) -> None:
+    """The watch has seen it before there was anybody to ring."""
+    store, other = SQLiteStore(path), SQLiteStore(path)
+    seen, rung = threading.Event(), threading.Event()
+    first = store.sleep("other", None, "t", seen.set)
+    other.swap("k", None, Record(1), ANYONE)
+    other.swap("other", None, Record(1), ANYONE)
+    assert seen.wait(20)
+    late = store.sleep("k", None, "t", rung.set)
+    assert rung.wait(20)
+    for sleeper in (first, late):
+        store.unsleep(sleeper)
+    store.close()
+    other.close()
+
+
+def test_a_watch_does_not_stop_on_somebody_who_has_just_come(path: Path) -> None:
+    """Between its look for sleepers and its end somebody may lie down."""
+    store = SQLiteStore(path)
+    watch = store._watch
+    sleeper = Sleeper("k", None, "t", lambda: None)
+    watch.sleepers.add(sleeper)
+    assert not watch._stop()
+    watch.sleepers.discard(sleeper)
+    assert watch._stop()
+    store.close()
+
+
+def test_what_happens_during_a_fork_is_seen_after_it(path: Path) -> None:
+    """The file was closed meanwhile, and who opens it anew has not seen what came before."""
+    holder = Holder("h", 1, "you", "exclusive", 1, 0, 1, "b")
+    store, other = SQLiteStore(path), SQLiteStore(path)
+    taken = other.swap("k", None, Record(1, (holder,)))
+    assert isinstance(taken, Swapped)
+    rung = threading.Event()
+    sleeper = store.sleep("k", taken.version, "t", rung.set)
+    until(lambda: sleeper.mark is not None)
+    store.pause()
+    other.swap("k", taken.version, Record(1), ANYONE)
+    store.resume()
+    assert rung.wait(20)
+    store.unsleep(sleeper)
+    store.close()
+    other.close()
 
 
 def test_many_wait_in_one_process(locks: Locks) -> None:

@@ -1,0 +1,312 @@
+"""How a command is carried to the end: what is looked at, what is written, what is in doubt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.core.acquiring import Terms, acquire_steps
+from holdfast.core.commands import ANYONE, FREED, Claim, Free, NotHeld, Offer, Renew, Take
+from holdfast.core.contract import Applied, Conflict, Entry, Swapped, exactly
+from holdfast.core.effects import Apply, Draw, Effect, Load, Now, Sleep, Swap, Wait, Wall
+from holdfast.core.holds import NO_BEAT, Attempt, Care
+from holdfast.core.records import SECOND, Holder, Record
+from holdfast.core.steps import (
+    CONFLICTS_AT_FULL_SPEED,
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    apply_steps,
+    enter_steps,
+    evict_steps,
+    offer_steps,
+    release_steps,
+)
+from holdfast.core.validity import READING_GOOD_FOR
+from holdfast.core.witness import View, Witness
+from holdfast.errors import CorruptRecord, LeaseLost, OutcomeUnknown, TicketRefused, Unavailable
+from holdfast.testing.sim.kinds import KINDS
+from tests.play import play
+
+TTL = 10 * SECOND
+CLOCK = exactly(1000 * SECOND)
+FREE = Entry(Record(fence=1, updated_at=1), 1, CLOCK)
+OTHER = Holder("other", 1, "you", "exclusive", TTL, 0, CLOCK.latest + TTL, "b")
+TAKEN = Entry(Record(fence=1, holders=(OTHER,), updated_at=1), 2, CLOCK)
+MINE = Holder("t", 1, "me", "exclusive", TTL, 0, CLOCK.latest + TTL, "b")
+HELD = Entry(Record(fence=1, holders=(MINE,), updated_at=1), 1, CLOCK)
+OFFERED = Entry(Record(fence=1, holders=(replace(MINE, token="ticket", offered=True),)), 1, CLOCK)
+BROKEN = Entry(version=3, now=CLOCK, fault="it is broken")
+DONE = Swapped(9, CLOCK)
+
+
+class Store:
+    """Gives its answers one after the other, and keeps what was asked for."""
+
+    def __init__(self, *answers: Any, now: int = 0, wall: int = 0) -> None:
+        self.answers = list(answers)
+        self.now = now
+        self.wall = wall
+        self.asked: list[Any] = []
+        self.slept: list[int] = []
+        self.drawn = 0
+
+    @property
+    def kinds(self) -> list[type]:
+        """What was asked for, without the particulars."""
+        return [type(effect) for effect in self.asked]
+
+    def __call__(self, effect: Effect) -> Any:
+        if isinstance(effect, (Load, Swap, Apply)):
+            self.asked.append(effect)
+            answer = self.answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return (answer, self.now, self.now) if isinstance(effect, Load) else (answer, self.now)
+        if isinstance(effect, Sleep):
+            self.slept.append(effect.duration)
+            self.now += effect.duration
+        if isinstance(effect, Wait):
+            self.now += effect.at_most
+        if isinstance(effect, Draw):
+            self.drawn += 1
+            return f"{self.drawn:0{2 * effect.size}x}"
+        return {Now: self.now, Wall: self.wall}.get(type(effect))
+
+
+def witness(kind: str = "server") -> Witness:
+    """One that has seen nothing yet."""
+    return Witness(KINDS[kind].facts)
+
+
+def claim() -> Attempt:
+    """An attempt to get the lock for oneself."""
+    return Attempt("k", Claim("t", "me", "exclusive", TTL))
+
+
+def carry_out(knows: Witness, attempt: Attempt, store: Store) -> Any:
+    """Carry the attempt's command to the end: the verdict."""
+    return play(apply_steps(knows, attempt, attempt.command, store.now), store)[0]
+
+
+@pytest.mark.parametrize("answers", [[BROKEN], [FREE, Conflict(BROKEN)]])
+def test_a_record_that_cannot_be_read_is_left_alone(answers: list[Any]) -> None:
+    """It is not taken for an empty one, and written over; whether a look or a swap has shown it."""
+    store = Store(*answers)
+    with pytest.raises(CorruptRecord, match="it is broken"):
+        carry_out(witness(), claim(), store)
+    assert store.answers == []
+
+
+@pytest.mark.parametrize(
+    ("age", "clock", "asked"),
+    [
+        (READING_GOOD_FOR, CLOCK, [Swap]),
+        (READING_GOOD_FOR + 1, CLOCK, [Load, Swap]),
+        (READING_GOOD_FOR + 1, None, [Swap]),  # there is no clock to be read
+    ],
+)
+def test_a_clock_that_was_read_long_ago_is_read_again(
+    age: int, clock: Any, asked: list[type]
+) -> None:
+    """Else the lease would be written without an expiry, and its death be noticed late."""
+    knows = witness("server" if clock else "observed")
+    knows.wrote("k", View(clock, 0, 0, Record(1), 1))
+    store = Store(*([FREE] if Load in asked else []), DONE, now=age)
+    granted = carry_out(knows, claim(), store)
+    assert store.kinds == asked
+    assert bool(granted.holder.expires_at) == bool(clock)
+
+
+@pytest.mark.parametrize(("version", "fence"), [(None, 5000), (1, 70)])
+def test_the_first_fence_without_a_clock(version: int | None, fence: int) -> None:
+    """A new record may follow one that was dropped: its fence is as late as the wall clock says.
+    That of an old record is not ahead of what the store's clock has shown."""
+    knows = witness("patchy")
+    knows.saw("other", Entry(now=None, reached=70), 0, 0)
+    store = Store(Entry(Record(), version), Swapped(1), wall=5000)
+    assert carry_out(knows, claim(), store).holder.fence == fence
+
+
+def test_what_a_look_has_settled_is_no_longer_in_doubt() -> None:
+    """A write was not answered, and a look shows that somebody else has the lock: when the store
+    fails afterwards, it is sure that nothing was done."""
+    store = Store(FREE, OutcomeUnknown("lost"), TAKEN, *[Unavailable("away")] * 100)
+    with pytest.raises(Unavailable, match="away"):
+        play(acquire_steps(witness(), claim(), Terms(20 * SECOND, fair=False), 0), store)
+    assert store.kinds[:3] == [Load, Swap, Load]
+    assert len(store.kinds) > 4
+
+
+@pytest.mark.parametrize("fair", [True, False])
+def test_what_was_answered_is_not_in_doubt(fair: bool) -> None:
+    """A store that fails after it has answered every write has surely not granted the lock."""
+    answers = [TAKEN, DONE] if fair else [FREE, Conflict(TAKEN)]
+    store = Store(*answers, *[Unavailable("away")] * 100)
+    with pytest.raises(Unavailable, match="away"):
+        play(acquire_steps(witness(), claim(), Terms(20 * SECOND, fair=fair), 0), store)
+    assert store.kinds[:3] == [Load, Swap, Load]
+
+
+def test_what_was_answered_by_a_script_is_not_in_doubt() -> None:
+    """The same where the store runs the rules."""
+    answers = [Applied(NotHeld(), 1, CLOCK), Unavailable("away")]
+    attempt, knows = claim(), witness("scripted")
+    store = Store(*answers)
+    carry_out(knows, attempt, store)
+    assert not attempt.unsettled
+    with pytest.raises(Unavailable):
+        carry_out(knows, attempt, store)
+    assert not attempt.unsettled
+
+
+def test_what_nobody_could_look_at_stays_in_doubt() -> None:
+    """A write was not answered, and then the store was away: it may have granted the lock."""
+    store = Store(FREE, OutcomeUnknown("lost"), *[Unavailable("away")] * 100)
+    attempt = claim()
+    with pytest.raises(OutcomeUnknown, match="away"):
+        play(acquire_steps(witness(), attempt, Terms(20 * SECOND), 0), store)
+    assert attempt.leftovers() == ("t",)
+
+
+def test_a_lost_answer_costs_no_lock_though_there_is_no_time() -> None:
+    """Who does not wait looks for its own write all the same."""
+    store = Store(FREE)
+    landed: list[Record] = []
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, Swap):
+            assert effect.record is not None
+            landed.append(effect.record)
+            raise OutcomeUnknown
+        if landed and isinstance(effect, Load):
+            return Entry(landed[0], 2, CLOCK), 0, 0
+        return store(effect)
+
+    hold = play(acquire_steps(witness(), claim(), Terms(timeout=0), 0), answer)
+    assert (hold.token, len(landed)) == ("t", 1)
+
+
+def test_who_was_refused_has_left_nothing() -> None:
+    """Somebody else was faster: there is nothing to be taken out of the store again."""
+    attempt, store = claim(), Store(FREE, Conflict(TAKEN))
+    carry_out(witness(), attempt, store)
+    assert attempt.leftovers() == ()
+
+
+def test_conflicts_without_end_are_met_from_a_distance() -> None:
+    """A few are the progress of others; then everybody steps back for a moment, and looks."""
+    seen = [Entry(FREE.record, version, CLOCK) for version in range(2, 12)]
+    at_full_speed = [Conflict(entry) for entry in seen[:CONFLICTS_AT_FULL_SPEED]]
+    later = seen[CONFLICTS_AT_FULL_SPEED:]
+    store = Store(FREE, *at_full_speed, *(a for e in later for a in (Conflict(e), e)), DONE)
+    carry_out(witness(), claim(), store)
+    assert len(store.slept) == len(later)
+    assert all(pause <= FIRST_PAUSE for pause in store.slept)
+
+
+# --- releasing ------------------------------------------------------------------------------
+
+
+def release(store: Store, kind: str = "server", patience: int = 5 * SECOND) -> bool:
+    """Free the lock."""
+    attempt = Attempt("k", Free("t"), NO_BEAT, touched=True)
+    return play(release_steps(witness(kind), attempt, store.now, store.now + patience), store)
+
+
+def test_a_release_whose_answer_was_lost_was_one() -> None:
+    """Others have had the lock since, so that nothing in the record speaks of it any more."""
+    assert release(Store(HELD, OutcomeUnknown("lost"), TAKEN))
+    assert not release(Store(TAKEN))
+    nothing = Applied(NotHeld(), 1, CLOCK)
+    assert release(Store(OutcomeUnknown("lost"), nothing), "scripted")
+    assert not release(Store(nothing), "scripted")
+
+
+@pytest.mark.parametrize("trouble", [Unavailable("away"), OutcomeUnknown("lost")])
+def test_a_release_is_tried_again(trouble: Exception) -> None:
+    """While the store is in trouble, ever more rarely."""
+    store = Store(*[trouble] * 9, Applied(FREED, 2, CLOCK))
+    assert release(store, "scripted", 60 * SECOND)
+    assert store.slept[:3] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
+    assert max(store.slept) == LONGEST_PAUSE
+
+
+@pytest.mark.parametrize("trouble", [Unavailable("away"), OutcomeUnknown("lost")])
+def test_a_release_gives_up_in_time(trouble: Exception) -> None:
+    """With the store's own word, and not before it has to."""
+    store = Store(*[trouble] * 100)
+    with pytest.raises(type(trouble), match=str(trouble)):
+        release(store, "scripted")
+    assert 2 * SECOND < store.now <= 5 * SECOND
+
+
+def test_a_release_says_what_it_does_not_know() -> None:
+    """One request was not answered, and then the store was away: the lock may be free."""
+    store = Store(HELD, OutcomeUnknown("lost"), *[Unavailable("away")] * 100)
+    with pytest.raises(OutcomeUnknown, match="away"):
+        release(store)
+
+
+# --- two parties ----------------------------------------------------------------------------
+
+
+def test_what_is_lost_cannot_be_handed_over() -> None:
+    """Nobody is given a ticket for what somebody else holds."""
+    attempt = Attempt("k", Offer("t", "ticket", TTL), touched=True)
+    with pytest.raises(LeaseLost):
+        play(offer_steps(witness(), attempt, 5 * SECOND), Store(TAKEN))
+
+
+@pytest.mark.parametrize("command", [Renew("t"), Take("ticket", "t", "me", TTL)])
+def test_a_ticket_is_good_until_the_answer_comes_too_late(command: Renew | Take) -> None:
+    """What has run out by then is refused like any other ticket of no use."""
+    there = HELD if isinstance(command, Renew) else OFFERED
+    for late in (False, True):
+        store = Store(there, DONE, TAKEN)
+
+        def answer(effect: Effect, store: Store = store, late: bool = late) -> Any:
+            reply = store(effect)
+            return (reply[0], 2 * TTL) if late and isinstance(effect, Swap) else reply
+
+        entering = enter_steps(witness(), Attempt("k", command), Care(), 5 * SECOND)
+        if late:
+            with pytest.raises(TicketRefused, match="held by you"):
+                play(entering, answer)
+        else:
+            assert play(entering, answer).token == "t"
+
+
+# --- operators ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("fence", "stay"), [(None, []), (1, [2]), (2, [1]), (3, [1, 2])])
+def test_an_eviction_of_one_spares_the_others(fence: int | None, stay: list[int]) -> None:
+    """By its fence; without one everybody goes."""
+    readers = tuple(replace(OTHER, token=f"r{n}", mode="shared", fence=n) for n in (1, 2))
+    there = Entry(Record(fence=2, holders=readers), 1, CLOCK)
+    store = Store(there, there, DONE)
+    evicted = play(evict_steps(witness(), "k", fence, 5 * SECOND), store)
+    assert [holder.fence for holder in evicted.holders] == [n for n in (1, 2) if n not in stay]
+    if evicted.holders:
+        assert [holder.fence for holder in store.asked[-1].record.holders] == stay
+    else:
+        assert store.kinds == [Load]
+
+
+@pytest.mark.parametrize("clock", [CLOCK, None])
+def test_an_eviction_replaces_what_cannot_be_read(clock: Any) -> None:
+    """By an empty record whose fence is as late as the clock, and all who wait are called."""
+    broken = replace(BROKEN, now=clock)
+    store = Store(broken, broken, DONE, wall=5000)
+    assert play(evict_steps(witness(), "k", None, 5 * SECOND), store).holders == ()
+    at = 5000 if clock is None else CLOCK.latest
+    assert store.asked[-1] == Swap("k", 3, Record(fence=at, updated_at=at), ANYONE)
+
+
+def test_an_eviction_leaves_alone_what_was_put_right_meanwhile() -> None:
+    """Somebody was faster, and perhaps somebody holds it by now."""
+    store = Store(BROKEN, TAKEN)
+    play(evict_steps(witness(), "k", None, 5 * SECOND), store)
+    assert store.kinds == [Load, Load]
