@@ -17,7 +17,15 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.testing.conformance import CASES, FACES, Face, run_case, store_cases
+from holdfast.testing.conformance import (
+    CASES,
+    FACES,
+    Face,
+    run_case,
+    scan_cases,
+    store_cases,
+    wait_cases,
+)
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -109,8 +117,9 @@ def test_the_store_of_the_docs_is_a_store(face: Face) -> None:
     exec(OWN_STORE, page)
     native = page["MyTarget"]()
     native.open = page["MyNativeStore"]
+    about_stores = {cases.__name__ for cases in (store_cases, scan_cases, wait_cases)}
     for name, case in CASES.items():
-        if case.__module__ == store_cases.__name__:
+        if case.__module__ in about_stores:
             page["test_my_store"](name, face)
             if face == "async":
                 run_case(name, native, face)

@@ -19,8 +19,10 @@ from holdfast.testing.conformance import (
     lease_cases,
     party_cases,
     queue_cases,
+    scan_cases,
     store_cases,
     trouble_cases,
+    wait_cases,
 )
 from holdfast.testing.conformance.world import CASES, FACES, Face, Target, World, run_case
 
@@ -34,6 +36,8 @@ __all__ = [
     "party_cases",
     "queue_cases",
     "run_case",
+    "scan_cases",
     "store_cases",
     "trouble_cases",
+    "wait_cases",
 ]

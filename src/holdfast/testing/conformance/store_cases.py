@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from pathlib import Path
-from typing import Any
 
 from holdfast.core.commands import ANYONE
 from holdfast.core.contract import Conflict, Swapped
 from holdfast.core.effects import Swap
-from holdfast.core.records import EMPTY, SECOND, Holder, Record, Waiter
+from holdfast.core.records import EMPTY, SECOND, Holder, Record
 from holdfast.errors import OutcomeUnknown
+from holdfast.testing.conformance.samples import EXACT_KEYS, record
 from holdfast.testing.conformance.world import World, case
-
-
-def record(fence: int, beat: str = "b") -> Record:
-    """A record with everything in it."""
-    holder = Holder("token", fence, "ówner", "counted", 5 * SECOND, 1, 2, beat, 3, {"a": [1, "é"]})
-    waiter = Waiter("other", "w", "shared", SECOND, 4, 5, beat)
-    return Record(fence, (holder,), (waiter,), updated_at=6, freed="gone")
 
 
 @case
@@ -95,14 +86,6 @@ async def versions_never_repeat(world: World) -> None:
             assert isinstance(await store.swap(key, stale, record(9)), Conflict)
         await store.swap(key, changed.version, None)
     assert len(set(seen)) == len(seen)
-
-
-EXACT_KEYS = (
-    "a", "A", "a ", " a", "a\t", "a\n", "é", "e\u0301", "ß", "ss", "\u0131", "i",
-    "%", "a%b", "_", "a_b",
-    "a/b", "a//b", "../a", ".", "..", "a:b", "{a}", "{b}", "a*", "a?", "[a]", "'", '"', "\\", "\\a",
-    "a;b", "名前", "🔒", "\u200b", "a\u200b", "NULL", "0", "00", "1e3",
-)  # fmt: skip
 
 
 @case
@@ -181,247 +164,6 @@ async def clock_is_as_the_facts_say(world: World) -> None:
     latest = [now.latest for now in readings]
     assert latest == sorted(latest)
     assert latest[-1] > 1_500_000_000 * SECOND
-
-
-@case
-async def scan_is_paged_in_order(world: World) -> None:
-    """A listing comes in pages, in the order of the keys, each key once."""
-    store = world.raw()
-    names = sorted(world.key(f"{i:02d}") for i in range(25))
-    for number, key in enumerate(names):
-        await store.swap(key, None, Record(number))
-    seen, cursor, pages = [], None, 0
-    while True:
-        page = await store.scan(world.key(""), cursor, 10)
-        assert len(page.entries) <= 10
-        seen += [(key, entry.record.fence) for key, entry in page.entries]
-        pages, cursor = pages + 1, page.cursor
-        if cursor is None:
-            break
-    assert seen == [(key, number) for number, key in enumerate(names)]
-    assert pages >= 3
-
-
-PREFIXES = {"%": "%a", "_": "_b", "A": "A1", "é": "é1", "[": "[a-z]", "*": "*c"}
-
-
-@case
-async def scan_takes_the_prefix_literally(world: World) -> None:
-    """Wildcards, cases and accents in a prefix mean themselves."""
-    store = world.raw()
-    for name in ("%a", "xa", "_b", "xb", "A1", "a1", "é1", "e1", "[a-z]", "b", "*c"):
-        await store.swap(world.key(name), None, Record(1))
-    for prefix, expected in PREFIXES.items():
-        page = await store.scan(world.key(prefix), None, 10)
-        assert [key for key, _ in page.entries] == [world.key(expected)], prefix
-
-
-async def scanned(store: Any, prefix: str, limit: int) -> list[str]:
-    """The keys of a listing, page by page."""
-    keys: list[str] = []
-    cursor = None
-    while True:
-        page = await store.scan(prefix, cursor, limit)
-        assert len(page.entries) <= limit
-        keys += [key for key, _ in page.entries]
-        if page.cursor is None:
-            return keys
-        cursor = page.cursor
-
-
-@case
-async def scan_shows_every_key_once(world: World) -> None:
-    """Whatever keys look like and wherever pages end, a listing has each of them once."""
-    store, keys = world.raw(), sorted(world.key(name) for name in EXACT_KEYS)
-    for key in keys:
-        await store.swap(key, None, Record(1))
-    for limit in (5, len(keys), len(keys) + 1):
-        assert sorted(await scanned(store, world.key(""), limit)) == keys, limit
-
-
-@case
-async def scan_ends_with_the_prefix(world: World) -> None:
-    """What comes before and after the keys with a prefix is in no page, wherever pages end."""
-    names = ("b", "b0", "b1", "bé", "b\uff5e", "b🔒")  # UTF-16 would have the last two turned round
-    store, inside = world.raw(), [world.key(name) for name in names]
-    for key in (*inside, world.key("a"), world.key("c"), world.key("B3")):
-        await store.swap(key, None, Record(1))
-    for limit in (1, 2, 5, 10):
-        assert sorted(await scanned(store, world.key("b"), limit)) == inside, limit
-
-
-@case
-async def scan_goes_on_where_a_record_was_dropped(world: World) -> None:
-    """A listing whose last key was dropped meanwhile goes on with the next: so does a purge."""
-    store, keys = world.raw(), [world.key(f"{i}") for i in range(5)]
-    for key in keys:
-        await store.swap(key, None, Record(1))
-    seen, cursor = [], None
-    while True:
-        page = await store.scan(world.key(""), cursor, 2)
-        for key, entry in page.entries:
-            seen.append(key)
-            assert isinstance(await store.swap(key, entry.version, None), Swapped)
-        cursor = page.cursor
-        if cursor is None:
-            break
-    assert seen == keys
-    assert await scanned(store, world.key(""), 2) == []
-
-
-@case
-async def scan_goes_past_what_was_dropped(world: World) -> None:
-    """Whatever a store leaves behind of dropped records: a listing does not end there."""
-    store, keys = world.raw(), [world.key(f"{i}") for i in range(7)]
-    for key in keys:
-        swapped = await store.swap(key, None, Record(1))
-        if key != keys[0] and key != keys[6]:
-            await store.swap(key, swapped.version, None)
-    for limit in (1, 2, 5):
-        assert await scanned(store, world.key(""), limit) == [keys[0], keys[6]], limit
-
-
-@case
-async def scanned_versions_can_be_swapped(world: World) -> None:
-    """What a listing shows is good for a swap."""
-    store, key = world.raw(), world.key()
-    await store.swap(key, None, record(1))
-    page = await store.scan(key, None, 10)
-    ((_, entry),) = page.entries
-    assert isinstance(await store.swap(key, entry.version, None), Swapped)
-
-
-@case
-async def wait_ends_by_itself(world: World) -> None:
-    """Waiting for a key that does not change ends after the time given."""
-    store, key = world.raw(), world.key()
-    swapped = await store.swap(key, None, record(1))
-    loop = asyncio.get_running_loop()
-    started = loop.time()
-    async with asyncio.timeout(20):
-        await store.wait(key, swapped.version, "t", 100_000)
-    assert loop.time() - started >= 0.05
-
-
-@case
-async def wait_sees_an_earlier_change(world: World) -> None:
-    """Waiting with a version that is no longer there returns at once: the record was changed, or
-    dropped, or there was none."""
-    store, key = world.raw(), world.key()
-    first = await store.swap(key, None, record(1), ANYONE)
-    async with asyncio.timeout(20):
-        await store.wait(key, None, "t", 60 * SECOND)
-    second = await store.swap(key, first.version, record(2), ANYONE)
-    async with asyncio.timeout(20):
-        await store.wait(key, first.version, "t", 60 * SECOND)
-    await store.swap(key, second.version, None, ANYONE)
-    async with asyncio.timeout(20):
-        await store.wait(key, second.version, "t", 60 * SECOND)
-
-
-@case
-async def wait_sees_a_change_by_another(world: World) -> None:
-    """Waiting returns early when another client lets somebody in."""
-    one, two, key = world.raw(), world.raw(), world.key()
-    first = await one.swap(key, None, record(1))
-    waiting = asyncio.ensure_future(one.wait(key, first.version, "t", 60 * SECOND))
-    await world.pass_time(0.1)
-    assert not waiting.done()
-    await two.swap(key, first.version, record(2), ANYONE)
-    async with asyncio.timeout(20):
-        found = await waiting
-    if found is not None:  # it need not be known, but if it is, it is good for a swap
-        there = await two.load(key)
-        assert (found.record, found.version) == (there.record, there.version)
-        assert isinstance(await one.swap(key, found.version, record(3)), Swapped)
-
-
-@case
-async def wait_ends_for_whom_a_write_names(world: World) -> None:
-    """Who waits is woken by a write that names its token, by one that drops the record, and by
-    one that creates it."""
-    one, two, key, token = world.raw(), world.raw(), world.key(), "0123456789abcdef" * 2
-    version = (await one.swap(key, None, record(1))).version
-    for number, wake in enumerate(((token,), ("f" * 32, token), ANYONE, ANYONE), 2):
-        written = None if number == 4 else record(number)
-        waiting = asyncio.ensure_future(one.wait(key, version, token, 60 * SECOND))
-        await world.pass_time(0.1)
-        assert number == 5 or not waiting.done()
-        version = (await two.swap(key, version, written, wake)).version
-        async with asyncio.timeout(20):
-            found = await waiting
-        if found is not None and number < 5:
-            assert (found.record, found.version) == (written or EMPTY, version), number
-
-
-@case
-async def wait_sees_a_change_behind_a_quiet_one(world: World) -> None:
-    """A write that lets somebody in is not forgotten because of one right after that does not."""
-    one, two, key = world.raw(), world.raw(), world.key()
-    first = await one.swap(key, None, record(1))
-    waiting = asyncio.ensure_future(one.wait(key, first.version, "t", 60 * SECOND))
-    await world.pass_time(0.1)
-    assert not waiting.done()
-    second = await two.swap(key, first.version, record(2), ANYONE)
-    await two.swap(key, second.version, record(3))
-    async with asyncio.timeout(20):
-        await waiting
-
-
-@case
-async def close_ends_waiting(world: World) -> None:
-    """Who waits when the store is closed does not wait any longer."""
-    store, key = world.raw(), world.key()
-    swapped = await store.swap(key, None, record(1))
-    waiting = asyncio.ensure_future(store.wait(key, swapped.version, "t", 60 * SECOND))
-    await world.pass_time(0.1)
-    assert not waiting.done()
-    async with asyncio.timeout(20):
-        await store.close()
-        await waiting
-
-
-@case
-async def close_leaves_no_thread(world: World) -> None:
-    """A store that is closed ends the threads that it has started."""
-    before = set(threading.enumerate())
-    store, key = world.raw(), world.key()
-    swapped = await store.swap(key, None, record(1))
-    await store.wait(key, swapped.version, "t", 100_000)
-    await store.scan(key, None, 10)
-    await store.close()
-    await world.until(lambda: not _started_since(before), 20)
-
-
-def _started_since(before: set[threading.Thread]) -> list[threading.Thread]:
-    # Not those of this case, nor of asyncio's own pool, which ends with the loop.
-    others = ("case", "asyncio")
-    new = set(threading.enumerate()) - before
-    return [thread for thread in new if not thread.name.startswith(others)]
-
-
-@case
-async def calls_leave_nothing_open(world: World) -> None:
-    """However often a store is used, with success or not, it has no more open than before."""
-    if not _OPEN.is_dir():
-        return
-    store, key = world.raw(), world.key()
-
-    async def use(times: int) -> int:
-        for number in range(times):
-            swapped = await store.swap(key, None, record(number))
-            assert isinstance(await store.swap(key, None, record(9)), Conflict)
-            await store.scan(key, None, 2)
-            await store.wait(key, swapped.version, "t", 1000)
-            await store.swap(key, swapped.version, None)
-            await store.load(key)
-        return len(list(_OPEN.iterdir()))
-
-    before = await use(5)
-    assert await use(25) < before + 15
-
-
-_OPEN = Path("/proc/self/fd")
 
 
 @case
