@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import signal
 import subprocess
 from contextlib import closing
 
 import pytest
+from rich.console import Console
 
+from holdfast.cli.render import lock_table
 from holdfast.cli.watch import differences
 from holdfast.core.records import Holder, Record, Waiter
 from holdfast.stores.registry import open_store
@@ -35,6 +39,18 @@ def test_ls(holdfast: Program) -> None:
             assert "b:2" in table
             assert "a:gone" not in table
     assert holdfast("ls").stdout == ""
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_ls_on_a_terminal(holdfast: Program, width: int) -> None:
+    """Numbers, times and modes are never folded; where there is no room for fences, they go."""
+    with holdfast.locks() as locks, locks.acquire("pipeline:customers", owner="o" * 40) as lease:
+        out = Console(width=width, file=io.StringIO())
+        out.print(lock_table(locks.list(), width))
+    text = out.file.getvalue()  # type: ignore[attr-defined]
+    assert re.search(r"exclusive +(\d{16} +)?\d\d:\d\d:\d\d +\d+ s", text)
+    assert (str(lease.fence) in text) == (width == 100)
+    assert max(map(len, text.splitlines())) <= width
 
 
 def test_ls_is_not_cut_in_a_pipe(holdfast: Program) -> None:

@@ -24,7 +24,8 @@ from holdfast.cli.params import PREFIX, as_json, option, shared
 def ls(ctx: click.Context, prefix: str, free: bool, json: bool) -> None:
     """List the locks whose keys start with PREFIX.
 
-    Those that are held, or waited for. The list is written as it is read.
+    Those that are held, or waited for. The list is written as it is read. On a terminal of less
+    than 100 columns it has no fences: `holdfast show` tells them, and --json.
     """
     from holdfast.cli import render
 
@@ -37,7 +38,7 @@ def ls(ctx: click.Context, prefix: str, free: bool, json: bool) -> None:
         out, any_found = render.console(), False
         for some in render.chunks(found, render.ROWS):
             any_found = True
-            out.print(render.lock_table(some))
+            out.print(render.lock_table(some, out.width))
     if not any_found:
         click.echo("No locks." if not prefix else f"No locks under {prefix!r}.", err=True)
 

@@ -25,6 +25,10 @@ T = TypeVar("T")
 ROWS = 200
 # Piped into another program nothing is folded or cut.
 WIDE = 10_000
+# A narrower terminal has no room for fences beside keys and owners.
+ROOMY = 100
+# Nobody reads a number that is folded: what has to be folded are keys, owners and notes.
+_UNFOLDED = {"Mode", "Fence", "Since", "Runs out in", "Waiting", "Turn"}
 
 
 def print_json(value: Any) -> None:
@@ -59,9 +63,11 @@ def new_table(*columns: str, title: str | None = None) -> Table:
         title_style="bold",
         header_style="bold",
         pad_edge=False,
+        padding=(0, 1, 0, 0),
     )
     for column in table.columns:
         column.overflow = "fold"
+        column.no_wrap = column.header in _UNFOLDED
     return table
 
 
@@ -75,12 +81,15 @@ def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
 # --- locks --------------------------------------------------------------------------------
 
 
-def lock_table(locks: Iterable[LockInfo]) -> Table:
-    """One line for each holder."""
-    table = new_table("Key", "Held by", "Mode", "Fence", "Since", "Runs out in", "Waiting")
+def lock_table(locks: Iterable[LockInfo], width: int) -> Table:
+    """One line for each holder, as far as they fit into this width."""
+    columns = ["Key", "Held by", "Mode", "Fence", "Since", "Runs out in", "Waiting"]
+    shown = [column for column in columns if width >= ROOMY or column != "Fence"]
+    table = new_table(*shown)
     for lock in locks:
         for row in _rows(lock):
-            table.add_row(*row)
+            cells = dict(zip(columns, row, strict=False))
+            table.add_row(*(cells.get(column) for column in shown))
     return table
 
 

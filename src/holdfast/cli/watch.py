@@ -121,13 +121,13 @@ def _show_table(locks: Locks, prefix: str, interval: float, out: Any) -> None:
         with held_back():
             live.start()
         while True:
-            live.update(_screen(locks, prefix, out.height), refresh=True)
+            live.update(_screen(locks, prefix, out), refresh=True)
             time.sleep(interval)
     finally:
         live.stop()
 
 
-def _screen(locks: Locks, prefix: str, height: int) -> Any:
+def _screen(locks: Locks, prefix: str, out: Any) -> Any:
     from rich.console import Group
 
     from holdfast.cli.render import lock_table, plain, time_of
@@ -138,6 +138,7 @@ def _screen(locks: Locks, prefix: str, height: int) -> Any:
         found = list(_look(locks, prefix).values())
     except (Unavailable, OutcomeUnknown) as trouble:
         return Group(plain(title, "bold"), plain(f"{trouble} Trying again.", "red"))
-    room = max(1, height - 5)
+    room = max(1, out.height - 5)
     more = f"… and {len(found) - room} more" if len(found) > room else ""
-    return Group(plain(title, "bold"), lock_table(found[:room]), plain(more, "dim"))
+    table = lock_table(found[:room], out.width)
+    return Group(plain(title, "bold"), table, plain(more, "dim"))
