@@ -318,6 +318,17 @@ def test_bad_urls(url: Any) -> None:
             connect(url)
 
 
+def test_a_misspelt_option_of_the_embedded_store(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is named, also if the store is named by a URL."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("HOLDFAST_URL", raising=False)
+    for place in ((), (f"sqlite://{tmp_path}/x.db",)):
+        with pytest.raises(BadOption, match="no option tll"):
+            holdfast.connect(*place, tll=5)
+
+
 def test_bad_url_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same for $HOLDFAST_URL."""
     monkeypatch.setenv("HOLDFAST_URL", "nosuch://x")

@@ -54,7 +54,7 @@ def open_place(place: Place, options: dict[str, Any]) -> Store:
     path = _made(embedded_path())
     from holdfast.stores.sqlite import SQLiteStore
 
-    return SQLiteStore(path, **options)
+    return SQLiteStore.at(path, **options)
 
 
 def _made(path: Path) -> Path:

@@ -309,6 +309,17 @@ def test_the_wrong_order_of_decorators(app: Celery) -> None:
         exclusive(key="k")(task)
 
 
+def test_without_parentheses() -> None:
+    """Then the task itself is taken for the function that makes keys: told when it first runs."""
+
+    @exclusive  # type: ignore[arg-type]
+    def refresh(filter_id: int) -> None:
+        raise AssertionError("it ran")
+
+    with pytest.raises(UsageError, match="under which key"):
+        refresh(7)  # type: ignore[type-var]
+
+
 def test_async_functions_are_refused() -> None:
     """Celery would not await them."""
 

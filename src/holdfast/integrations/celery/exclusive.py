@@ -133,6 +133,8 @@ class _Guard:
         self, function: Callable[..., Any], key: str | Callable[..., str], note: dict[str, Any],
         take_from: str | None, late: str, hand_over: bool | Seconds,
     ) -> None:  # fmt: skip
+        if not callable(function):
+            raise UsageError("@exclusive says under which key: @exclusive(key=...).")
         if isinstance(function, Task):
             raise UsageError("@exclusive goes under @app.task, next to the function.")
         if inspect.iscoroutinefunction(function):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,14 +93,19 @@ class SQLiteStore(RingingStore):
     @classmethod
     def from_url(cls, url: StoreURL, **options: Any) -> SQLiteStore:
         """`sqlite:///absolute/path`, `sqlite:///~/in/home` or `sqlite:relative/path`."""
-        unknown = url.options.keys() - {"busy_s", "one_machine"}
+        unknown = url.options.keys() - _OPTIONS.keys()
         if unknown:
             raise BadURL(f"sqlite: URLs have no option {', '.join(sorted(unknown))}.")
-        if "busy_s" in url.options:
-            options.setdefault("busy_s", _number(url.options["busy_s"]))
-        if "one_machine" in url.options:
-            options.setdefault("one_machine", _yes(url.options["one_machine"]))
-        return cls(_path_of(url), **options)
+        said = {name: _OPTIONS[name](text) for name, text in url.options.items()}
+        return cls.at(_path_of(url), **{**said, **options})
+
+    @classmethod
+    def at(cls, path: str | os.PathLike[str], **options: Any) -> SQLiteStore:
+        """The store at a path, with what was given to `connect`."""
+        unknown = options.keys() - _OPTIONS.keys()
+        if unknown:
+            raise BadOption(f"An SQLite store has no option {', '.join(sorted(unknown))}.")
+        return cls(path, **options)
 
     def load(self, key: str) -> Entry:
         """One SELECT."""
@@ -274,3 +279,7 @@ def _yes(text: str) -> bool:
     if text not in ("yes", "no"):
         raise BadOption(f"one_machine is yes or no, not {text!r}.")
     return text == "yes"
+
+
+# How each is read from a URL.
+_OPTIONS: dict[str, Callable[[str], Any]] = {"busy_s": _number, "one_machine": _yes}
