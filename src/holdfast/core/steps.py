@@ -106,7 +106,7 @@ def corrupt(key: str, fault: str) -> CorruptRecord:
     )
 
 
-def _refused(key: str) -> Unavailable:
+def _not_written(key: str) -> Unavailable:
     return Unavailable(
         f"The store does not write the record of {key!r}, although it has not changed: is there "
         f"a trigger or a policy in the way?"
@@ -176,7 +176,7 @@ def _swap_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
         witness.forget(key)
         refusals = refusals + 1 if outcome.entry.version == view.version else 0
         if refusals > MOST_REFUSALS:
-            raise _refused(key)
+            raise _not_written(key)
         view, proven = _view(witness, key, outcome.entry, now, got), True
         now = got
         conflicts += 1
