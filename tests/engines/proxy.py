@@ -67,13 +67,16 @@ class Proxy:
 
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
-        server = await asyncio.start_server(self._join, "127.0.0.1", self.port)
+        self._server = await self._listen()
         self._started.set()
         await self._stop.wait()
-        server.close()
+        self._server.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_server(self._join, "127.0.0.1", self.port)
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

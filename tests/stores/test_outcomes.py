@@ -1,0 +1,107 @@
+"""What a store may say when the network fails: one table per store, and a walk through it.
+
+The rows are faults (see `tests.engines.one_fault`), the columns are kinds of operations:
+
+    read     load, scan, show, list
+    write    one swap or one command of the store's
+    batch    several of them in one call; each of them has a word of its own
+    try      try_acquire, which never waits
+    renew    of a lease
+    wait     acquire and acquire_all, which wait for a store in trouble
+    insist   release, hand_over, take, join and evict, which try again for a while
+    purge    of two records
+
+and the words are
+
+    R        it returned, and it was done
+    N        `Unavailable`: it was surely not done
+    U        `OutcomeUnknown`: it may have been done or not
+
+Whatever a call says is compared with what is in the store (see `tests.stores.walk`): the table
+only says which of the true words it may choose. Each cell names all words that are allowed.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import holdfast.aio
+import holdfast.aio_leases
+import holdfast.drivers.aio
+import holdfast.drivers.threads
+import holdfast.sync
+import holdfast.sync_leases
+from holdfast.core.records import SECOND
+from tests.stores.sites import SITES
+from tests.stores.walk import IDLE, LATE, OPERATIONS, REFUSED, Walk
+
+pytestmark = pytest.mark.timeout(120)
+
+WORDS = {"R": "returned", "N": "not done", "U": "unknown"}
+
+REDIS = """
+                read   write  batch  try    renew  wait   insist purge
+refused         N      N U    N U R  N U    N U    N U    N U    N U
+refused after   N      N U    N U R  N U    N U    N U    N U    N U
+reset before    R N    N U    N U R  R N U  R N U  R      R      N U
+closed before   R N    N U    N U R  R N U  R N U  R      R      N U
+reset after     R N    N U    N U R  R N U  R N U  R      R      N U
+closed          R N    N U    N U R  R N U  R N U  R      R      N U
+halved          R N    N U    N U R  R N U  R N U  R      R      N U
+late reply      N      N U    N U R  R N U  R N U  R      R      N U
+late request    N      N U    N U R  R N U  R N U  R      R      N U
+idle closed     R      R      R      R      R      R      R      R
+idle reset      R      R      R      R      R      R      R      R
+"""
+
+TABLES = dict.fromkeys(SITES, REDIS)
+
+
+def table_of(store: str) -> dict[str, dict[str, frozenset[str]]]:
+    """The words, by fault and kind of operation."""
+    head, *lines = TABLES[store].strip("\n").splitlines()
+    starts = [(kind, head.index(kind)) for kind in head.split()]
+    ends = [start for _, start in starts[1:]] + [None]
+    return {
+        line[: starts[0][1]].strip(): {
+            kind: frozenset(WORDS[letter] for letter in line[start:end].split())
+            for (kind, start), end in zip(starts, ends, strict=True)
+        }
+        for line in lines
+    }
+
+
+@pytest.fixture
+def little_patience(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """Nobody insists for long on a server that is gone for good."""
+    if fault not in REFUSED:
+        return
+    for module in (holdfast.sync, holdfast.aio, holdfast.sync_leases, holdfast.aio_leases):
+        monkeypatch.setattr(module, "PATIENCE", 0.3 * SECOND)
+    for driver in (holdfast.drivers.threads, holdfast.drivers.aio):
+        monkeypatch.setattr(driver, "GRACE", 0.3 * SECOND)
+
+
+@pytest.mark.parametrize("fault", table_of("redis"))
+@pytest.mark.parametrize("face", ["sync", "async"])
+@pytest.mark.parametrize("store", SITES)
+@pytest.mark.usefixtures("little_patience")
+def test_words_are_true(store: str, face: str, fault: str) -> None:
+    """At every request of every operation: what was said is allowed, and it is what is so."""
+    row = table_of(store)[fault]
+    seen = Walk(SITES[store](), face, fault, row.__getitem__).run()
+    wrong = [str(one) for one in seen if one.wrongs]
+    assert not wrong, "\n" + "\n".join(wrong)
+    kinds = {one.kind for one in OPERATIONS if face in one.faces}
+    assert {one.kind for one in seen} == kinds, "a cell of the table was never walked through"
+
+
+@pytest.mark.parametrize("store", SITES)
+def test_tables_are_whole(store: str) -> None:
+    """Every store has a word for every fault and kind of operation, and no read is unknown."""
+    table = table_of(store)
+    assert set(REFUSED) | set(IDLE) | set(LATE) < set(table) == set(table_of("redis"))
+    for row in table.values():
+        assert set(row) == {one.kind for one in OPERATIONS}
+        assert all(row.values())
+        assert "unknown" not in row["read"]
