@@ -17,7 +17,7 @@ from tests.engines.postgres import PostgreSQL
 from tests.engines.redis import RedisServer
 from tests.engines.s3 import S3Server
 from tests.engines.shared import shared
-from tests.stores.walk import Site
+from tests.stores.lane import Site
 
 TABLE = "Walk"
 

@@ -23,6 +23,8 @@ only says which of the true words it may choose. Each cell names all words that 
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 import holdfast.aio
@@ -32,8 +34,10 @@ import holdfast.drivers.threads
 import holdfast.sync
 import holdfast.sync_leases
 from holdfast.core.records import SECOND
+from tests.stores.lane import LATE, REFUSED
+from tests.stores.operations import OPERATIONS
 from tests.stores.sites import SITES
-from tests.stores.walk import IDLE, LATE, OPERATIONS, REFUSED, Walk
+from tests.stores.walk import IDLE, Walk
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -69,6 +73,12 @@ def table_of(store: str) -> dict[str, dict[str, frozenset[str]]]:
         }
         for line in lines
     }
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """What the clients log of all this would hide what failed."""
+    caplog.set_level(logging.CRITICAL, "holdfast")
 
 
 @pytest.fixture
