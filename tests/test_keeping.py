@@ -336,7 +336,7 @@ def test_an_acquire_that_ends_just_as_the_client_is_closed() -> None:
     def close_right_after() -> None:
         real()
         if store.load("k").record.holders:  # the lock is ours, and the lease about to be
-            keeper.close()
+            keeper.close(list)
 
     locks._client.check_usable = close_right_after  # type: ignore[method-assign]
     with pytest.raises(ClientClosed):

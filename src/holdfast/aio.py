@@ -184,7 +184,7 @@ class Locks:
         """Keep a lease alive together with the party who gave the ticket (`share()`)."""
         client = self._client
         attempt, may_release = client.joining(ticket)
-        care = client.care(keep, max_hold, may_release)
+        care = client.joined_care(keep, max_hold, may_release)
         until = clock.monotonic() + PATIENCE
         steps = enter_steps(client.witness, attempt, care, until)
         return await self._enter(attempt, steps, "Joined")
@@ -339,11 +339,14 @@ class Locks:
         await self._driver.store_here().setup()
 
     async def close(self) -> None:
-        """Let go of the store. Leases that are still held are lost to this client; their
-        locks stay until the ttl, because whatever they protect may still be under way."""
+        """Let go of the store. Leases that are still held are lost to this client, and given back
+        as far as that can be done within two seconds. Those that were shared, joined or acquired
+        with `keep=False` stay until their ttl."""
         if self._client.usable:
             store = self._driver.store_here(to_close=True)
-            if self._client.close():
+            giving_back = self._client.close()
+            if giving_back is not None:
+                await giving_back.wait_async()
                 await store.close()
 
     async def __aenter__(self) -> Locks:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from os import urandom
 from typing import TYPE_CHECKING, Any
 
-from holdfast import clock, forks, options
+from msgspec.structs import replace
+
+from holdfast import clock, endings, forks, options
 from holdfast.core import events
 from holdfast.core.acquiring import Terms, patience_for, queues_at_once
 from holdfast.core.commands import Claim, Free, Offer, Renew, Take
@@ -18,6 +20,7 @@ from holdfast.core.records import SECOND, Holder, Micros, anonymous
 from holdfast.core.renewing import renew_many_steps, renew_steps
 from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES
 from holdfast.core.witness import Witness
+from holdfast.drivers.giving_back import GivingBack
 from holdfast.drivers.keeping import KeeperRunner
 from holdfast.drivers.pool import DaemonPool
 from holdfast.drivers.threads import ThreadDriver
@@ -80,6 +83,7 @@ class Client:
         self.forked = False  # this process is a child of the one that made the client
         self._unusable: type[HoldfastError] | None = None
         forks.register(self)
+        endings.register(self)
         self.keeper = KeeperRunner(self.beat, store.facts.batch, self, beats_per_second)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
@@ -97,14 +101,28 @@ class Client:
         """Neither closed, nor of the process that this one was forked from."""
         return self._unusable is None
 
-    def close(self) -> bool:
-        """Stop the keeper. False: it was closed before, or is not ours."""
+    def close(self) -> GivingBack | None:
+        """Stop the keeper. The caller waits for the leases that are given back, and then closes
+        the store. None: this client was closed before, or it is the parent process's."""
         if self._unusable is not None:
-            return False
+            return None
         self._unusable = ClientClosed
-        self.keeper.close()
+        giving_back = GivingBack(self.driver, self.ended)
+        returned, left = self.keeper.close(giving_back)
+        for hold in (*returned, *left):
+            self._tell(hold, "lost")  # now: whoever works under it must stop
+        for hold in left:
+            self.ended(hold, "Left")
+        if not returned:
+            giving_back.done.set()
         self.callbacks.close()
-        return True
+        return giving_back
+
+    def end(self) -> None:
+        """The program ends: give back what is still held, as well as it goes."""
+        giving_back = self.close()
+        if giving_back is not None:
+            giving_back.wait()
 
     def abandon(self) -> None:
         """In a forked child: everything here is the parent's."""
@@ -155,11 +173,15 @@ class Client:
             self.care(keep, max_hold),
         )
 
-    def care(self, keep: bool, max_hold: Seconds | None, may_release: bool = True) -> Care:
+    def care(self, keep: bool, max_hold: Seconds | None) -> Care:
         """How a lease is to be looked after."""
         options.check_switch(keep, "keep")
         bound = None if max_hold is None else options.micros(max_hold, "max_hold")
-        return Care(keep, bound, may_release)
+        return Care(keep, bound)
+
+    def joined_care(self, keep: bool, max_hold: Seconds | None, may_release: bool) -> Care:
+        """The same, for a lease that another party looks after too."""
+        return replace(self.care(keep, max_hold), may_release=may_release, joined=True)
 
     def patience(self, key: str, timeout: Seconds | None) -> Patience:
         """A checked wait for a lock, without a claim to it."""
@@ -214,6 +236,7 @@ class Client:
         if options.check_switch(release, "release"):
             self._check_may_end(hold)
         ticket = Ticket(hold.key, hold.token, hold.fence, hold.ttl, release)
+        hold.shared = True
         return seal("share", ticket)
 
     # --- the life of a hold -----------------------------------------------------------------
@@ -224,15 +247,14 @@ class Client:
 
     def adopted(self, attempt: Attempt) -> Any:
         """The lease that such an attempt has got."""
-        return self._adopting.pop(attempt.leftovers()[0])
+        return self._adopting.pop(attempt.claimed)
 
     def disown(self, attempts: Sequence[Attempt]) -> None:
-        """An acquire_all failed: what it had got is released by its `undo`."""
+        """An acquire_all failed: end what it had got, which its `undo` then frees."""
         for attempt in attempts:
-            for token in attempt.leftovers():
-                lease = self._adopting.pop(token, None)
-                if lease is not None and self.keeper.end(lease.hold, "released"):
-                    self.ended(lease.hold, "Gave back")
+            lease = self._adopting.pop(attempt.claimed, None)
+            if lease is not None and self.keeper.end(lease.hold, "released"):
+                self.ended(lease.hold, "Gave back")
 
     def adopt(self, hold: Hold, how: str) -> Any:
         """Make the lease and look after it."""

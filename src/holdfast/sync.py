@@ -169,7 +169,7 @@ class Locks:
         """Keep a lease alive together with the party who gave the ticket (`share()`)."""
         client = self._client
         attempt, may_release = client.joining(ticket)
-        care = client.care(keep, max_hold, may_release)
+        care = client.joined_care(keep, max_hold, may_release)
         until = clock.monotonic() + PATIENCE
         return self._enter(attempt, enter_steps(client.witness, attempt, care, until), "Joined")
 
@@ -319,9 +319,12 @@ class Locks:
         self._client.store.setup()
 
     def close(self) -> None:
-        """Let go of the store. Leases that are still held are lost to this client; their
-        locks stay until the ttl, because whatever they protect may still be under way."""
-        if self._client.close():
+        """Let go of the store. Leases that are still held are lost to this client, and given back
+        as far as that can be done within two seconds. Those that were shared, joined or acquired
+        with `keep=False` stay until their ttl."""
+        giving_back = self._client.close()
+        if giving_back is not None:
+            giving_back.wait()
             self._client.store.close()
 
     def __enter__(self) -> Locks:

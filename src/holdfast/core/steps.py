@@ -149,6 +149,8 @@ def _swap_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             view = None
             continue
         if new is None:
+            if type(verdict) is Granted:  # written by an attempt that was said to have failed
+                attempt.touched = True
             return verdict, view
         touched_before = attempt.touched
         attempt.sent[beat] = now

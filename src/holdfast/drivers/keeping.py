@@ -31,6 +31,8 @@ IDLE_S = 10.0
 # our clock does not.
 LONGEST_SLEEP_S = 1.0
 
+CLOSED = "its client was closed"
+
 Beat = Callable[[Sequence[Hold]], Sequence[Exception | None]]
 
 
@@ -75,6 +77,7 @@ class KeeperRunner:
         self._pool = DaemonPool(BEAT_THREADS, "holdfast-beat")
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._last_deed: Callable[[], object] | None = None  # of the watching thread
 
     def __len__(self) -> int:
         return len(self._keeper)
@@ -108,15 +111,22 @@ class KeeperRunner:
         if self.end(hold, "lost", why):
             self._listener.lost(hold)
 
-    def close(self) -> None:
-        """Stop. What is still held is lost to this client."""
-        self._closed = True
-        if not sys.is_finalizing():
-            with self._lock:
+    def close(self, give_back: Callable[[list[Hold]], object]) -> tuple[list[Hold], list[Hold]]:
+        """Stop. What is still held is lost to this client. What nobody else keeps alive is then
+        given back, in the watching thread, because a store may take its time. Returns what is
+        given back, and what is left to its ttl."""
+        with self._alone():
+            self._closed = True
+            ended = [hold for hold in self._keeper.holds() if hold.end("lost", CLOSED)]
+            for hold in ended:
+                self._keeper.discard(hold)
+            ours = [hold for hold in ended if hold.only_ours] if self._thread else []
+            if ours:
+                self._last_deed = partial(give_back, ours)
+            if not sys.is_finalizing():
                 self._changed.notify()
-        for hold in self.holds():
-            self.lose(hold, "its client was closed")
         self._pool.close()
+        return ours, [hold for hold in ended if hold not in ours]
 
     def _alone(self) -> AbstractContextManager[Any]:
         """For what may be done while the interpreter ends. By then all other threads are gone
@@ -145,6 +155,11 @@ class KeeperRunner:
             raise
 
     def _watch(self) -> None:
+        self._watch_holds()
+        if self._last_deed is not None:
+            self._last_deed()
+
+    def _watch_holds(self) -> None:
         while True:
             with self._lock:
                 dropped = self._let_go_of_dropped()
