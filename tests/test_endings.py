@@ -15,9 +15,9 @@ import pytest
 
 import holdfast
 from holdfast import aio
+from holdfast.api.locks import Locks
 from holdfast.errors import LeaseLost
 from holdfast.stores.memory import MemoryStore
-from holdfast.sync import Locks
 from holdfast.testing.faults import FaultyStore
 from tests.helpers import until
 

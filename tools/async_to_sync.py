@@ -83,14 +83,15 @@ def translate(text: str, source_name: str) -> str:
 def _take_else_branches(text: str) -> str:
     """Replace each `if ASYNC:` statement by its second branch. Innermost ones are not nested."""
     lines = text.splitlines(keepends=True)
-    switches = [node for node in ast.walk(ast.parse(text)) if _is_switch(node)]
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.If)]
+    switches = [node for node in nodes if _is_switch(node)]
     for node in sorted(switches, key=lambda node: node.lineno, reverse=True):
         lines[node.lineno - 1 : node.end_lineno] = _else_branch(node, lines)
     return "".join(lines)
 
 
-def _is_switch(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "ASYNC"
+def _is_switch(node: ast.If) -> bool:
+    return isinstance(node.test, ast.Name) and node.test.id == "ASYNC"
 
 
 def _else_branch(node: ast.If, lines: list[str]) -> list[str]:

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import ClientClosed, Lease, LeaseLost, clock
+from holdfast import ClientClosed, Lease, LeaseLost
+from holdfast.api.locks import Locks
 from holdfast.core.effects import Swap
 from holdfast.core.events import Event
+from holdfast.runtime import clock
 from holdfast.stores.memory import MemoryStore
-from holdfast.sync import Locks
 from holdfast.testing.faults import Fault, FaultyStore
 from tests.helpers import faulty_locks, memory_locks, until
 

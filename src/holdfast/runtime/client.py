@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from holdfast import clock, endings, forks, options
+from holdfast.api import options
+from holdfast.api.options import Seconds
 from holdfast.core import events
 from holdfast.core.acquiring import Terms, patience_for, queues_at_once
 from holdfast.core.commands import Claim, Free, Offer, Renew, Take
 from holdfast.core.events import Event
 from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold
-from holdfast.core.patience import Patience
+from holdfast.core.observations import Observations
 from holdfast.core.records import SECOND, Holder, Micros, anonymous
 from holdfast.core.renewing import renew_many_steps, renew_steps
 from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES
-from holdfast.core.witness import Witness
-from holdfast.drivers.giving_back import GivingBack
-from holdfast.drivers.keeping import KeeperRunner
-from holdfast.drivers.pool import DaemonPool
-from holdfast.drivers.threads import ThreadDriver
+from holdfast.core.waiting import BoundedWait
 from holdfast.errors import (
     BadKey,
     BadOption,
@@ -35,7 +32,11 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.observe.log import log_event
-from holdfast.options import Seconds
+from holdfast.runtime import clock, endings, fork_hooks
+from holdfast.runtime.driver import Driver
+from holdfast.runtime.giving_back import GivingBack
+from holdfast.runtime.keeper_thread import KeeperThread
+from holdfast.runtime.pool import DaemonPool
 from holdfast.stores.base import Store
 
 if TYPE_CHECKING:
@@ -73,18 +74,18 @@ class Client:
         self.ttl = options.check_ttl(ttl)
         self.store_patience = options.micros(store_patience, "store_patience")
         self.on_event = on_event
-        self.witness = Witness(store.facts)
+        self.observations = Observations(store.facts)
         self._adopting: dict[str, Any] = {}  # leases of an acquire_all that still goes on
-        self.driver = ThreadDriver(store, self.witness, self.emit, self.keep, self.check_usable)
+        self.driver = Driver(store, self.observations, self.emit, self.keep, self.check_usable)
         self.callbacks = DaemonPool(CALLBACK_THREADS, "holdfast-callback")
         self.make_lease: Callable[[Hold], Any]
         self._waits = Terms(store_patience=self.store_patience)
         self._tries = Terms(0, store_patience=self.store_patience)
         self.forked = False  # this process is a child of the one that made the client
         self._unusable: type[HoldfastError] | None = None
-        forks.register(self)
+        fork_hooks.register(self)
         endings.register(self)
-        self.keeper = KeeperRunner(self.beat, store.facts.batch, self, beats_per_second)
+        self.keeper = KeeperThread(self.beat, store.facts.batch, self, beats_per_second)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise UsageError("Locks cannot be copied or pickled: call connect() where they are used.")
@@ -183,10 +184,10 @@ class Client:
         """The same, for a lease that another party looks after too."""
         return replace(self.care(keep, max_hold), may_release=may_release, joined=True)
 
-    def patience(self, key: str, timeout: Seconds | None) -> Patience:
+    def patience(self, key: str, timeout: Seconds | None) -> BoundedWait:
         """A checked wait for a lock, without a claim to it."""
         self.check_usable()
-        return Patience(
+        return BoundedWait(
             options.check_key(key, self.facts.max_key_bytes),
             self.owner,
             None if timeout is None else options.micros(timeout, "timeout"),
@@ -349,13 +350,13 @@ class Client:
 
     def _beat_many(self, holds: Sequence[Hold]) -> Sequence[Exception | None]:
         try:
-            return self.driver.run(renew_many_steps(self.witness, holds))
+            return self.driver.run(renew_many_steps(self.observations, holds))
         except Exception:  # one of them went wrong in an odd way: which?
             return [self._beat_one(hold) for hold in holds]
 
     def _beat_one(self, hold: Hold) -> Exception | None:
         try:
-            self.driver.run(renew_steps(self.witness, hold))
+            self.driver.run(renew_steps(self.observations, hold))
         except Exception as trouble:
             return trouble
         return None

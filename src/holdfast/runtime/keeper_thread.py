@@ -16,13 +16,13 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Protocol
 
-from holdfast import clock
 from holdfast.core.holds import Hold, State
 from holdfast.core.keeper import Due, Keeper
 from holdfast.core.records import SECOND, Micros
-from holdfast.drivers.pool import DaemonPool
 from holdfast.errors import ClientClosed, LeaseLost
 from holdfast.observe.log import logger, printable
+from holdfast.runtime import clock
+from holdfast.runtime.pool import DaemonPool
 
 BEAT_THREADS = 4
 # With nothing to keep for so long, the watching thread ends: a client that nobody closed can go.
@@ -46,7 +46,7 @@ class Listener(Protocol):
     def dropped(self, hold: Hold) -> None: ...
 
 
-class Referent(weakref.ref[Any]):
+class LeaseRef(weakref.ref[Any]):
     """What notes that nobody refers to a lease any more. Not a line of Python runs then: an
     interrupt that comes in a finalizer is lost."""
 
@@ -54,7 +54,7 @@ class Referent(weakref.ref[Any]):
     hold: Hold
 
 
-class KeeperRunner:
+class KeeperThread:
     """Keeps the holds of one client alive until they are ended or lost.
 
     It knows no leases. One that nobody refers to any more cannot be released by anybody:
@@ -91,7 +91,7 @@ class KeeperRunner:
 
     def refer(self, lease: Any, hold: Hold) -> None:
         """Let go of a hold that is in care, when nobody refers to its lease any more."""
-        referent = Referent(lease, self._drop)
+        referent = LeaseRef(lease, self._drop)
         referent.hold = hold
         hold.referent = referent
 
@@ -205,7 +205,7 @@ class KeeperRunner:
         dropped = []
         while self._dropped:
             referent = self._dropped.popleft()
-            assert isinstance(referent, Referent)
+            assert isinstance(referent, LeaseRef)
             hold = referent.hold
             self._keeper.discard(hold)
             if hold.end("lost", "nobody kept a reference to its lease, so it is not renewed"):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from holdfast.core.commands import Free
 from holdfast.core.holds import Attempt, Hold
-from holdfast.drivers.threads import ThreadDriver
+from holdfast.runtime.driver import Driver
 
 # How long `close()` and the end of the program wait for it.
 GIVE_BACK_S = 2.0
@@ -23,7 +23,7 @@ class GivingBack:
     back in time is left to its ttl.
     """
 
-    def __init__(self, driver: ThreadDriver, ended: Callable[[Hold, str], None]) -> None:
+    def __init__(self, driver: Driver, ended: Callable[[Hold, str], None]) -> None:
         self._driver = driver
         self._ended = ended
         self._out_of_time = False
