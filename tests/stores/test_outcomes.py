@@ -28,12 +28,9 @@ import logging
 import pytest
 
 import holdfast.aio
-import holdfast.aio_leases
-import holdfast.drivers.aio
-import holdfast.drivers.threads
-import holdfast.sync
-import holdfast.sync_leases
+from holdfast.api import leases, leases_async, locks
 from holdfast.core.records import SECOND
+from holdfast.runtime import driver, driver_async
 from tests.stores.lane import LATE, REFUSED
 from tests.stores.operations import OPERATIONS
 from tests.stores.sites import SITES
@@ -86,10 +83,10 @@ def little_patience(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     """Nobody insists for long on a server that is gone for good."""
     if fault not in REFUSED:
         return
-    for module in (holdfast.sync, holdfast.aio, holdfast.sync_leases, holdfast.aio_leases):
-        monkeypatch.setattr(module, "PATIENCE", 0.3 * SECOND)
-    for driver in (holdfast.drivers.threads, holdfast.drivers.aio):
-        monkeypatch.setattr(driver, "GRACE", 0.3 * SECOND)
+    for module in (locks, holdfast.aio, leases, leases_async):
+        monkeypatch.setattr(module, "PATIENCE", SECOND // 3)
+    for module in (driver, driver_async):
+        monkeypatch.setattr(module, "GRACE", SECOND // 3)
 
 
 @pytest.mark.parametrize("fault", table_of("redis"))
