@@ -11,7 +11,8 @@ from click.core import ParameterSource
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.api.locks import Lease, Locks
+from holdfast.api.leases import Lease
+from holdfast.api.locks import Locks
 from holdfast.cli import codes
 from holdfast.cli.app import connected
 from holdfast.cli.child import CannotRun, Child, check_command

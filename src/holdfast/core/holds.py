@@ -117,6 +117,7 @@ class Attempt(DiscreetState, eq=False, gc=False):
     touched: bool = False  # something of ours may be in the store
     unsettled: bool = False  # the outcome of the last write is not known
     doubted: bool = False  # the outcome of some write was not known
+    number: int = 0  # which attempt of this process it is, for whoever listens to its events
 
     def forget_writes(self) -> None:
         """All but the first and the latest: of a claim that waits for weeks they would pile up."""

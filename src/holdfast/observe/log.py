@@ -49,6 +49,8 @@ _LEVELS = {
 
 def _level(event: events.Event) -> int:
     match event:
+        case events.Started() | events.GaveUp():  # whoever asked is told by the call itself
+            return 0
         case events.Waiting(news=news):
             return logging.WARNING if news else 0
         case events.Evicted(holders=holders):
@@ -58,13 +60,17 @@ def _level(event: events.Event) -> int:
 
 def _describe(event: events.Event) -> str:
     match event:
+        case events.Started(key, owner):
+            return f"Asking for lock {key} (owner: {owner})"
+        case events.GaveUp(key, owner, why):
+            return f"Gave up on lock {key}: {why} (owner: {owner})"
         case events.Acquired(key, owner, fence, _, waited, how):
             after = f" after {duration(waited)}" if waited >= SECOND else ""
             return f"{how} lock {key}{after} (owner: {owner}, fence: {fence})"
         case events.Released(key, owner, fence, held_for, how):
             held = duration(held_for)
             return f"{how} lock {key} after {held} (owner: {owner}, fence: {fence})"
-        case events.Waiting(key, _, holders, ahead, _, frees_in, _, more):
+        case events.Waiting(key, _, holders, ahead, _, frees_in, _, more, _):
             until = "" if frees_in is None else f" for another {duration(frees_in)}"
             return f"Lock {key} is {blocking(holders, len(ahead) + more)}{until}"
         case events.InDanger(key, owner, fence, remaining):
