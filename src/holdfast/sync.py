@@ -284,9 +284,9 @@ class Locks:
             yield from info.holders
 
     def evict(self, key: str, *, fence: int | None = None) -> tuple[HolderInfo, ...]:
-        """Throw out who holds a lock now (or only the holder with this fence); who that was.
+        """Evict the current holders, or only the one with `fence`. Returns those evicted.
 
-        They learn it at their next beat; until then only the fence tells them apart.
+        They learn of it at their next renewal; until then only the fence tells them apart.
         """
         client = self._client
         client.check_usable()

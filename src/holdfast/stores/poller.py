@@ -88,7 +88,7 @@ class Poller:
             self._changed.notify()
 
     def discard(self, sleeper: Sleeper) -> None:
-        """No longer."""
+        """Stop polling for this sleeper."""
         self.sleepers.discard(sleeper)
 
     def close(self) -> None:

@@ -119,7 +119,7 @@ class Wakeups:
             self._sleepers.setdefault(sleeper.key, set()).add(sleeper)
 
     def discard(self, sleeper: Sleeper) -> None:
-        """No longer."""
+        """Stop ringing this sleeper."""
         with self._lock:
             sleepers = self._sleepers.get(sleeper.key)
             if sleepers is not None:

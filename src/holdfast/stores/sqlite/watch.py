@@ -49,7 +49,7 @@ class Watch:
         self._news.set()
 
     def discard(self, sleeper: Sleeper) -> None:
-        """No longer."""
+        """Stop watching for this sleeper."""
         self.sleepers.discard(sleeper)
 
     def close(self) -> None:
