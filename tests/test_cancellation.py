@@ -17,8 +17,8 @@ import pytest
 from holdfast import AcquireTimeout, Busy, OutcomeUnknown, Unavailable, UsageError
 from holdfast.aio import Lease, Leases, Locks, connect
 from holdfast.core.events import StoreTrouble
+from holdfast.stores.async_adapters import InlineStore, ThreadedStore
 from holdfast.stores.memory import MemoryStore
-from holdfast.stores.threaded import InlineStore, ThreadedStore
 from holdfast.testing.faults import FaultyStore
 from tests.helpers import unique
 
@@ -260,7 +260,7 @@ class GoneStore(SlowStore):
 
 def test_a_clean_up_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The ttl frees what is left, and the cancellation goes on its way."""
-    monkeypatch.setattr("holdfast.drivers.aio.GRACE", 100_000)
+    monkeypatch.setattr("holdfast.runtime.driver_async.GRACE", 100_000)
     told: list[object] = []
 
     async def run() -> None:
@@ -301,8 +301,8 @@ def test_cancellation_during_the_clean_up_is_not_swallowed() -> None:
 
 def test_cancelling_a_hung_call_does_not_take_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that never answers is waited for only so long."""
-    monkeypatch.setattr("holdfast.stores.threaded.DRAIN_S", 0.1)
-    monkeypatch.setattr("holdfast.drivers.aio.GRACE", 100_000)
+    monkeypatch.setattr("holdfast.stores.async_adapters.DRAIN_S", 0.1)
+    monkeypatch.setattr("holdfast.runtime.driver_async.GRACE", 100_000)
 
     async def run() -> None:
         store = FaultyStore(MemoryStore())

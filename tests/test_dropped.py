@@ -18,9 +18,9 @@ import pytest
 
 import holdfast
 from holdfast import UsageError, aio
-from holdfast.drivers import keeping
+from holdfast.api.locks import Locks
+from holdfast.runtime import keeper_thread
 from holdfast.stores.memory import MemoryStore
-from holdfast.sync import Locks
 from tests.helpers import memory_locks, unique, until
 
 
@@ -195,7 +195,7 @@ def test_a_client_without_leases_is_dropped(
 ) -> None:
     """One that was never closed leaves no thread behind, and so no connection, once nobody refers
     to it and it has nothing to keep. Until then it works on, however long it was idle."""
-    monkeypatch.setattr(keeping, "IDLE_S", 0.05)
+    monkeypatch.setattr(keeper_thread, "IDLE_S", 0.05)
     before = set(threading.enumerate())
     url = f"memory://{unique()}" if kind == "memory" else f"sqlite://{tmp_path}/locks.db"
     locks = holdfast.connect(url, ttl=0.3)

@@ -20,7 +20,7 @@ import pytest
 import holdfast
 from holdfast import Lease, Leases, Locks, Unavailable
 from holdfast.core.events import StoreTrouble
-from holdfast.drivers.keeping import Referent
+from holdfast.runtime.keeper_thread import LeaseRef
 from holdfast.stores.memory import MemoryStore
 from tests.helpers import until
 
@@ -116,7 +116,7 @@ def test_endings(store: InterruptedStore, locks: Locks, call: str, at: str, when
     also if it did not get as far as that."""
     lease = locks.acquire("k")
     if at == "load":
-        locks._client.witness.forget("k")
+        locks._client.observations.forget("k")
     store.at = (at, 0, when)
     ending: Callable[[], object] = {
         "release": lease.release,
@@ -168,7 +168,7 @@ class GoneStore(InterruptedStore):
 @pytest.mark.parametrize("call", ["acquire", "release", "hand_over"])
 def test_a_clean_up_that_fails(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told of, and the interrupt comes out all the same; the ttl frees the lock."""
-    monkeypatch.setattr("holdfast.drivers.threads.GRACE", 100_000)
+    monkeypatch.setattr("holdfast.runtime.driver.GRACE", 100_000)
     told: list[object] = []
     store = GoneStore()
     with Locks(store, ttl=60, on_event=told.append) as locks:
@@ -311,7 +311,7 @@ def _end(got: Any) -> None:
 def _cared_for(locks: Locks, where: str) -> list[str]:
     """Holds that the keeper would go on renewing though nobody has their lease."""
     keeper = locks._client.keeper
-    dropped = {cast(Referent, referent).hold for referent in keeper._dropped}
+    dropped = {cast(LeaseRef, referent).hold for referent in keeper._dropped}
     return [where for hold in keeper.holds() if hold.state == "held" and hold not in dropped]
 
 

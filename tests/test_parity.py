@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import aio, sync
+from holdfast import aio
+from holdfast.api import locks as sync
 
 PAIRS = [(sync.Locks, aio.Locks), (sync.Lease, aio.Lease), (sync.Leases, aio.Leases)]
 # Where `with` is, there is `async with`.

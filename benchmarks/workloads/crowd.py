@@ -16,7 +16,7 @@ from benchmarks.workloads.contended import Report, contend, figures
 CONTENDERS = 10
 
 
-class Crowd(Workload):
+class HerdDamper(Workload):
     """Requests by lock, of the holder and of all that wait for it."""
 
     name = "crowd"

@@ -14,9 +14,12 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from typing import Any, ParamSpec, TypeVar, overload
 
-from holdfast import clock
-from holdfast.aio_leases import Acquiring, Lease, Leases
-from holdfast.client import PATIENCE, Client
+from holdfast.api.guard import Guarded, OnBusy, OrElse, Within, options_for
+from holdfast.api.info import HolderInfo, LockInfo, holder_info, lock_info
+from holdfast.api.leases_async import Acquiring, Lease, Leases
+from holdfast.api.options import Seconds, check_fence, check_key, check_prefix, check_retention
+from holdfast.api.store_source import DEFAULT, Place, connect_to
+from holdfast.api.wants import Want, check_wants
 from holdfast.core.acquiring import acquire_all_steps, acquire_steps
 from holdfast.core.contract import Facts
 from holdfast.core.effects import Steps
@@ -24,15 +27,12 @@ from holdfast.core.events import Event
 from holdfast.core.holds import Attempt, Hold
 from holdfast.core.listing import list_steps, purge_steps, show_steps
 from holdfast.core.steps import enter_steps, evict_steps
-from holdfast.core.watching import wait_until_free_steps
-from holdfast.drivers.aio import AsyncDriver
+from holdfast.core.wait_until_free import wait_until_free_steps
 from holdfast.errors import Busy, UsageError
-from holdfast.guards import Guarded, OnBusy, OrElse, Within, options_for
-from holdfast.options import Seconds, check_fence, check_key, check_prefix, check_retention
-from holdfast.places import DEFAULT, Place, connect_to
+from holdfast.runtime import clock
+from holdfast.runtime.client import PATIENCE, Client
+from holdfast.runtime.driver_async import AsyncDriver
 from holdfast.stores.base import Store
-from holdfast.views import HolderInfo, LockInfo, holder_info, lock_info
-from holdfast.wants import Want, check_wants
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -69,7 +69,7 @@ class Locks:
         self._client = Client(store, **options)
         self._driver = AsyncDriver(
             store.to_async(),
-            self._client.witness,
+            self._client.observations,
             self._client.emit,
             self._client.keep,
             self._client.check_usable,
@@ -117,7 +117,7 @@ class Locks:
             client = self._client
             terms = client.terms(timeout, fair, keep, max_hold)
             attempt = client.claim(key, ttl, mode, limit, owner, note, terms)
-            steps = acquire_steps(client.witness, attempt, terms, clock.monotonic())
+            steps = acquire_steps(client.observations, attempt, terms, clock.monotonic())
             return self._enter(attempt, steps, "Acquired")
 
         return Acquiring(run)
@@ -169,7 +169,7 @@ class Locks:
                 for want in check_wants(wants)
             ]
             try:
-                await self._driver.run(acquire_all_steps(client.witness, attempts, terms))
+                await self._driver.run(acquire_all_steps(client.observations, attempts, terms))
                 return Leases([client.adopted(attempt) for attempt in attempts])
             except BaseException:
                 client.disown(attempts)
@@ -184,9 +184,9 @@ class Locks:
         """Keep a lease alive together with the party who gave the ticket (`share()`)."""
         client = self._client
         attempt, may_release = client.joining(ticket)
-        care = client.care(keep, max_hold, may_release)
+        care = client.joined_care(keep, max_hold, may_release)
         until = clock.monotonic() + PATIENCE
-        steps = enter_steps(client.witness, attempt, care, until)
+        steps = enter_steps(client.observations, attempt, care, until)
         return await self._enter(attempt, steps, "Joined")
 
     async def take(
@@ -204,7 +204,7 @@ class Locks:
         attempt = client.taking(ticket, owner, ttl, note)
         care = client.care(keep, max_hold)
         until = clock.monotonic() + PATIENCE
-        steps = enter_steps(client.witness, attempt, care, until)
+        steps = enter_steps(client.observations, attempt, care, until)
         return await self._enter(attempt, steps, "Took over")
 
     async def _enter(self, attempt: Attempt, steps: Steps[Hold], how: str) -> Lease:
@@ -268,7 +268,7 @@ class Locks:
         client = self._client
         client.check_usable()
         key = check_key(key, client.facts.max_key_bytes)
-        return lock_info(await self._driver.run(show_steps(client.witness, key)))
+        return lock_info(await self._driver.run(show_steps(client.observations, key)))
 
     async def wait_until_free(self, key: str, timeout: Seconds | None = None) -> LockInfo:
         """Wait until nobody holds a lock, without acquiring it: the lock as it was then seen.
@@ -279,7 +279,7 @@ class Locks:
         """
         client = self._client
         wait = client.patience(key, timeout)
-        return lock_info(await self._driver.run(wait_until_free_steps(client.witness, wait)))
+        return lock_info(await self._driver.run(wait_until_free_steps(client.observations, wait)))
 
     async def list(self, prefix: str = "", *, free: bool = False) -> AsyncIterator[LockInfo]:
         """The locks whose keys start with a prefix, page by page; `free` ones too if asked."""
@@ -288,7 +288,7 @@ class Locks:
         cursor = None
         while True:
             client.check_usable()
-            page = await self._driver.run(list_steps(client.witness, prefix, cursor))
+            page = await self._driver.run(list_steps(client.observations, prefix, cursor))
             for seen in page.locks:
                 info = lock_info(seen)
                 if free or info.waiters or not info.free:
@@ -313,7 +313,7 @@ class Locks:
         key = check_key(key, client.facts.max_key_bytes)
         check_fence(fence)
         until = clock.monotonic() + PATIENCE
-        evicted = await self._driver.run(evict_steps(client.witness, key, fence, until))
+        evicted = await self._driver.run(evict_steps(client.observations, key, fence, until))
         client.evicted(key, evicted.holders)
         return tuple(holder_info(key, holder, None, 0) for holder in evicted.holders)
 
@@ -325,7 +325,9 @@ class Locks:
         dropped, cursor = 0, None
         while True:
             client.check_usable()
-            page = await self._driver.run(purge_steps(client.witness, prefix, cursor, retention))
+            page = await self._driver.run(
+                purge_steps(client.observations, prefix, cursor, retention)
+            )
             dropped += page.dropped
             cursor = page.cursor
             if cursor is None:
@@ -339,11 +341,14 @@ class Locks:
         await self._driver.store_here().setup()
 
     async def close(self) -> None:
-        """Let go of the store. Leases that are still held are lost to this client; their
-        locks stay until the ttl, because whatever they protect may still be under way."""
+        """Let go of the store. Leases that are still held are lost to this client, and given back
+        as far as that can be done within two seconds. Those that were shared, joined or acquired
+        with `keep=False` stay until their ttl."""
         if self._client.usable:
             store = self._driver.store_here(to_close=True)
-            if self._client.close():
+            giving_back = self._client.close()
+            if giving_back is not None:
+                await giving_back.wait_async()
                 await store.close()
 
     async def __aenter__(self) -> Locks:

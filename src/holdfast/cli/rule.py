@@ -7,15 +7,15 @@ from contextlib import closing
 
 import click
 
+from holdfast.api.info import HolderInfo
+from holdfast.api.locks import Locks
+from holdfast.api.store_source import open_source
 from holdfast.cli import codes
 from holdfast.cli.app import connected
 from holdfast.cli.params import DURATION, PREFIX, as_json, option, shared
 from holdfast.cli.session import tell
 from holdfast.cli.terminal import is_terminal
 from holdfast.errors import CorruptRecord
-from holdfast.places import open_place
-from holdfast.sync import Locks
-from holdfast.views import HolderInfo
 
 # No grant has this fence: evicting it ends nobody's lease, but replaces an unreadable record.
 NOBODYS_FENCE = 0
@@ -115,7 +115,7 @@ def setup(ctx: click.Context, print: bool) -> None:
     """Create what the store needs: a file, a table, a script. May be repeated."""
     session = connected(ctx)
     if print:
-        with closing(open_place(session.place, {})) as store:
+        with closing(open_source(session.place, {})) as store:
             click.echo(store.ddl(), nl=False)
         return
     with session.locks() as locks:

@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.api.locks import Lease, Locks
 from holdfast.cli import codes
 from holdfast.cli.app import connected
 from holdfast.cli.child import CannotRun, Child, check_command
@@ -22,7 +23,6 @@ from holdfast.cli.terminal import Terminal
 from holdfast.cli.waiting import Reporter, teller_for
 from holdfast.core.tickets import Kind, unseal
 from holdfast.errors import Busy, HoldfastError, UsageError
-from holdfast.sync import Lease, Locks
 
 _COMMAND = "holdfast.command"  # where the words after `--` are kept
 # What a ticket already decides.

@@ -20,10 +20,10 @@ from msgspec.structs import replace
 from holdfast.core.commands import Blocked, Claim, Free, Granted, Mismatch
 from holdfast.core.effects import NOW, Draw, Emit, Keep, Steps, Wait
 from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold, hold_of
-from holdfast.core.patience import Patience
+from holdfast.core.observations import Observations, View
 from holdfast.core.records import SECOND, Micros
-from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, apply_steps, as_sure_as_we_are
-from holdfast.core.witness import View, Witness
+from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, apply_steps, worst_known_outcome
+from holdfast.core.waiting import BoundedWait
 from holdfast.errors import (
     LeaseLost,
     LimitMismatch,
@@ -74,7 +74,7 @@ def patience_for(ttl: Micros, ahead: int, scripted: bool) -> Micros:
     return min(ttl, patience)
 
 
-class _Wait(Patience, kw_only=True, gc=False):
+class _Wait(BoundedWait, kw_only=True, gc=False):
     """Where one claim stands that was not granted at once."""
 
     attempt: Attempt
@@ -98,7 +98,11 @@ class _Wait(Patience, kw_only=True, gc=False):
 
 
 def acquire_steps(
-    witness: Witness, attempt: Attempt, terms: Terms, now: Micros, started: Micros | None = None
+    observations: Observations,
+    attempt: Attempt,
+    terms: Terms,
+    now: Micros,
+    started: Micros | None = None,
 ) -> Steps[Hold]:
     """Get the grant, or raise `Busy` (did not wait) or `AcquireTimeout` (waited in vain).
 
@@ -106,7 +110,7 @@ def acquire_steps(
     """
     claim: Claim = attempt.command  # type: ignore[assignment]
     started = now if started is None else started
-    scripted = witness.facts.scripted
+    scripted = observations.facts.scripted
     wait: _Wait | None = None  # most claims are granted at once and need none
     if not claim.queue and queues_at_once(terms, scripted):
         wait = _wait_of(attempt, terms, started, scripted)
@@ -115,10 +119,10 @@ def acquire_steps(
     while True:
         try:
             command = too_late or attempt.command
-            verdict, view = yield from apply_steps(witness, attempt, command, now)
+            verdict, view = yield from apply_steps(observations, attempt, command, now)
         except (Unavailable, OutcomeUnknown) as trouble:
             wait = wait or _wait_of(attempt, terms, started, scripted)
-            sure = as_sure_as_we_are(trouble, attempt)
+            sure = worst_known_outcome(trouble, attempt)
             yield from wait.ride_out_steps(trouble, sure, "acquire")
             now = yield from NOW
             continue
@@ -135,7 +139,7 @@ def acquire_steps(
         elif type(verdict) is Granted:
             too_late = Free(wait.claim.token)
         elif type(verdict) is Blocked:
-            yield from _wait_turn_steps(witness, wait, verdict, view)
+            yield from _wait_turn_steps(observations, wait, verdict, view)
         else:
             assert isinstance(verdict, Mismatch)
             raise LimitMismatch(
@@ -171,11 +175,13 @@ def _start_anew_steps(wait: _Wait, now: Micros) -> Steps[None]:
     attempt.command = replace(wait.claim, token=token)
 
 
-def _wait_turn_steps(witness: Witness, wait: _Wait, blocked: Blocked, view: View) -> Steps[None]:
+def _wait_turn_steps(
+    observations: Observations, wait: _Wait, blocked: Blocked, view: View
+) -> Steps[None]:
     """Sleep until it may be our turn or there is something else to do; or time is up."""
     key, now = wait.key, view.got
-    frees_at = [witness.dead_from(key, holder, view.now, now) for holder in blocked.holders]
-    places_end_at = [witness.dead_from(key, waiter, view.now, now) for waiter in blocked.ahead]
+    frees_at = [observations.dead_from(key, holder, view.now, now) for holder in blocked.holders]
+    places_end_at = [observations.dead_from(key, waiter, view.now, now) for waiter in blocked.ahead]
     soonest = min(frees_at + places_end_at, default=None)
     # Of those ahead, whoever comes after the dead looks for itself, and calls whose turn it is;
     # only when all of them may be dead is it for us. Else a crowd comes for each of the first.
@@ -196,7 +202,7 @@ def _wait_turn_steps(witness: Witness, wait: _Wait, blocked: Blocked, view: View
         wakes_at.append(wait.ends_at)
     wakes_at += [at + pace for at in frees_at]
     at_most = max(SHORTEST_WAIT, min(wakes_at) - now)
-    witness.contend(key)
+    observations.contend(key)
     # What comes next is made ready before: afterwards a free lock waits for us.
     if wait.claim.queue:
         wait.get_in_line(blocked.places())
@@ -204,7 +210,7 @@ def _wait_turn_steps(witness: Witness, wait: _Wait, blocked: Blocked, view: View
     wait.attempt.next_beat = yield from Draw(BEAT_BYTES)
     found = yield from Wait(key, view.version, wait.claim.token, at_most)
     if found is not None:
-        witness.expect(key, found, now)
+        observations.expect(key, found, now)
 
 
 # --- many keys ------------------------------------------------------------------------------
@@ -216,14 +222,14 @@ def canonical(attempts: Sequence[Attempt]) -> list[Attempt]:
 
 
 def acquire_all_steps(
-    witness: Witness, attempts: Sequence[Attempt], terms: Terms
+    observations: Observations, attempts: Sequence[Attempt], terms: Terms
 ) -> Steps[list[Hold]]:
     """Get them all, in the one order, or raise; then `undo_steps` frees what was got."""
     started = yield from NOW
     holds = []
     for attempt in canonical(attempts):
         now = yield from NOW
-        hold = yield from acquire_steps(witness, attempt, terms, now, started)
+        hold = yield from acquire_steps(observations, attempt, terms, now, started)
         holds.append(hold)
         yield from Keep(hold)
     now = yield from NOW

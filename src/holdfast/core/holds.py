@@ -30,6 +30,7 @@ class Care(Struct, frozen=True, gc=False):
     keep: bool = True  # renew it in the background
     max_hold: Micros | None = None  # but not for longer than this
     may_release: bool = True
+    joined: bool = False  # another party keeps it alive too
 
 
 class Hold(DiscreetState, eq=False):
@@ -46,6 +47,7 @@ class Hold(DiscreetState, eq=False):
     care: Care
     waited: Micros = 0  # how long the claim had to wait for it
     lapsed: bool = False  # somebody saw that its deadline had passed
+    shared: bool = False  # a ticket for it was given away: another party may keep it alive
     state: State = "held"
     why: str = ""
     # For a driver, nothing to the core: whom it tells of the hold's fate, and how it learns that
@@ -75,6 +77,11 @@ class Hold(DiscreetState, eq=False):
         self.holder = holder
         self.renewed = max(self.renewed, sent)
         self.deadline = max(self.deadline, deadline(sent, holder.ttl))
+
+    @property
+    def only_ours(self) -> bool:
+        """Whether it ends for nobody else when it is given back, and was not meant to run out."""
+        return self.care.keep and not self.care.joined and not self.shared
 
     def end(self, state: State, why: str = "") -> bool:
         """Leave `held`, once and for good. False: it had ended before."""
@@ -126,6 +133,12 @@ class Attempt(DiscreetState, eq=False, gc=False):
         """Whether a write of ours landed after all: something below us sent it twice."""
         parties: tuple[Holder | Waiter, ...] = (*record.holders, *record.queue)
         return any(party.beat in self.sent for party in parties)
+
+    @property
+    def claimed(self) -> str:
+        """The token under which a claim gets its grant."""
+        assert isinstance(self.command, Claim)
+        return self.command.token
 
     def leftovers(self) -> tuple[str, ...]:
         """The tokens under which this may have left something in the store."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from holdfast.core import events
-from holdfast.core.patience import blocking, names
 from holdfast.core.records import SECOND, Micros
+from holdfast.core.waiting import blocking, names
 from holdfast.stores.url import redact
 
 logger = logging.getLogger("holdfast")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from holdfast import forks
 from holdfast.errors import Misconfigured
+from holdfast.runtime import fork_hooks
 
 _used = False
 _cut_off = False
 
 
-@forks.in_child
+@fork_hooks.in_child
 def _in_child() -> None:
     global _cut_off
     _cut_off = _used

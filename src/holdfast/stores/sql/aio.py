@@ -19,12 +19,12 @@ from sqlalchemy.util import greenlet_spawn
 from holdfast.core.commands import NOBODY, Wake
 from holdfast.core.contract import Entry, Page, Version
 from holdfast.core.records import Micros, Record
+from holdfast.stores.async_adapters import finish, wait_for_notify
 from holdfast.stores.base import AsyncStore, Outcome
 from holdfast.stores.sql.database import Database
 from holdfast.stores.sql.deadlines import cut_off, discard
 from holdfast.stores.sql.dialect import Queries
 from holdfast.stores.sql.ways import Loop
-from holdfast.stores.threaded import finish, wait_for_ring
 
 if TYPE_CHECKING:
     from holdfast.stores.sql.store import SQLStore
@@ -69,7 +69,7 @@ class AsyncSQLStore(AsyncStore):
         return await finish(self._run(self._dialect.scan_queries(prefix, cursor, limit)))
 
     async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
-        return await wait_for_ring(self._store, key, version, token, at_most)
+        return await wait_for_notify(self._store, key, version, token, at_most)
 
     async def setup(self) -> None:
         self._store.ready = False

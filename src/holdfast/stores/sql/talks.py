@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from sqlalchemy import text
 from sqlalchemy.engine.interfaces import Dialect as Driver
 
-from holdfast.stores.glance import Glances, poll_of
+from holdfast.stores.spin import SpinWait, poll_of
 from holdfast.stores.sql.dialect import Answer, Query
 
 # How many statements are kept in a driver's spelling.
@@ -43,7 +43,7 @@ class CursorTalk(Talk):
         return Answer((), cursor.rowcount, getattr(cursor, "lastrowid", None) or 0)
 
 
-def glance_before_reading(connection: Any, glances: Glances | None) -> None:
+def glance_before_reading(connection: Any, glances: SpinWait | None) -> None:
     """Have PyMySQL look for an answer before it sleeps for it, if it still reads them here."""
     read = getattr(connection, "_read_query_result", None)
     if glances is None or read is None or connection._sock is None:

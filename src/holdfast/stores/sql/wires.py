@@ -25,7 +25,7 @@ from sqlalchemy.engine.interfaces import Dialect as Driver
 from sqlalchemy.exc import TimeoutError
 from sqlalchemy.pool import PoolProxiedConnection
 
-from holdfast.stores.glance import Glances
+from holdfast.stores.spin import SpinWait
 from holdfast.stores.sql.dialect import Answer, Query
 from holdfast.stores.sql.engine import Options
 from holdfast.stores.sql.talks import Talk, spelled
@@ -115,7 +115,7 @@ class Wires:
     def __init__(self, engine: Engine, way: Way) -> None:
         self.engine = engine
         self._way = way
-        self.glances: Glances | None = None
+        self.glances: SpinWait | None = None
 
     def take(self) -> Wire:
         """One that nobody else uses."""

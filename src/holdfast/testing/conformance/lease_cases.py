@@ -344,9 +344,11 @@ async def fence_grows_when_the_record_was_dropped(world: World) -> None:
 
 @case
 async def closed_client_says_so(world: World) -> None:
-    """A closed client refuses to work; its leases are lost to it, but not free."""
-    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    """A closed client refuses to work. It gives its leases back, but those that it shared."""
+    a, b, key, shared = world.locks("a"), world.locks("b"), world.key(), world.key("shared")
     lease = await a.acquire(key, ttl=60)
+    also = await a.acquire(shared, ttl=60)
+    also.share()
     await a.close()
     await a.close()
     assert not lease.held
@@ -358,4 +360,6 @@ async def closed_client_says_so(world: World) -> None:
         pass
     else:
         raise AssertionError("a closed client worked")
-    await refused(b, key)
+    await refused(b, shared)
+    async with b.acquire(key, timeout=0):
+        pass

@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any, Literal
 from uuid import uuid4
 
-from holdfast import aio, sync
+from holdfast import aio
+from holdfast.api import locks as sync
 from holdfast.core.contract import Facts
 from holdfast.core.records import SECOND
 from holdfast.stores.base import Store

@@ -49,7 +49,7 @@ class _Judge(Struct, frozen=True, gc=False):
         return self.m - self.silent_since.get((party.token, party.beat), self.m) > party.ttl
 
 
-class Witness:
+class Observations:
     """The memory of one client."""
 
     __slots__ = ("_contended", "_observed", "_views", "facts", "reached", "reading", "recall")

@@ -9,15 +9,15 @@ from contextlib import closing
 
 import pytest
 
-from holdfast.stores import glance
-from holdfast.stores.glance import MOST_LEFT_OUT, Glances, poll_of
+from holdfast.stores import spin
 from holdfast.stores.memory import MemoryStore
+from holdfast.stores.spin import MOST_LEFT_OUT, SpinWait, poll_of
 
 
 @pytest.fixture(autouse=True)
 def _rested(monkeypatch: pytest.MonkeyPatch) -> None:
     """The test before may have waited for a lock."""
-    monkeypatch.setattr(glance, "_resting_until", 0.0)
+    monkeypatch.setattr(spin, "_resting_until", 0.0)
 
 
 class Answers:
@@ -32,7 +32,7 @@ class Answers:
         self.asked += 1
         return ["something"] if self.there else []
 
-    def looks(self, glances: Glances, times: int) -> int:
+    def looks(self, glances: SpinWait, times: int) -> int:
         """In how many of so many exchanges somebody looked."""
         looks = 0
         for _ in range(times):
@@ -44,14 +44,14 @@ class Answers:
 
 def test_an_answer_that_is_there_ends_the_look() -> None:
     """And the next one is looked for again."""
-    answers, glances = Answers(there=True), Glances(60, lambda: True)
+    answers, glances = Answers(there=True), SpinWait(60, lambda: True)
     assert answers.looks(glances, 10) == 10
     assert answers.asked == 10
 
 
 def test_looks_in_vain_become_rare() -> None:
     """Twice as many are left out each time, up to a limit, until one is of use again."""
-    answers, glances = Answers(), Glances(0, lambda: True)
+    answers, glances = Answers(), SpinWait(0, lambda: True)
     assert answers.looks(glances, 1 + 1) == 1
     assert answers.looks(glances, 1 + 3) == 1
     assert answers.looks(glances, 1 + 7) == 1
@@ -62,19 +62,19 @@ def test_looks_in_vain_become_rare() -> None:
 
 def test_nobody_looks_after_a_wait_for_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever holds it may need the processor; after a moment it is over."""
-    answers, glances = Answers(there=True), Glances(60, lambda: True)
+    answers, glances = Answers(there=True), SpinWait(60, lambda: True)
     with closing(MemoryStore()) as store:
         store.wait("k", None, "t", 1000)
     assert answers.looks(glances, 10) == 0
-    monkeypatch.setattr(glance, "_resting_until", 0.0)
+    monkeypatch.setattr(spin, "_resting_until", 0.0)
     assert answers.looks(glances, 10) == 10
 
 
 def test_nobody_looks_beside_others() -> None:
     """Who is not alone goes to sleep at once; and where nothing can be asked, so does everyone."""
     answers = Answers(there=True)
-    assert answers.looks(Glances(60, lambda: False), 10) == 0
-    Glances(60, lambda: True).look(None)
+    assert answers.looks(SpinWait(60, lambda: False), 10) == 0
+    SpinWait(60, lambda: True).look(None)
 
 
 def test_poll_sees_what_has_come() -> None:

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from holdfast import clock
 from holdfast.core.contract import Interval
-from holdfast.core.listing import Sighting
+from holdfast.core.listing import LockView
 from holdfast.core.records import SECOND, Holder, Micros, Mode, Note, Waiter
+from holdfast.runtime import clock
 
 
 class HolderInfo(Struct, frozen=True):
@@ -54,7 +54,7 @@ class LockInfo(Struct, frozen=True):
         return not self.holders and self.fault is None
 
 
-def lock_info(seen: Sighting) -> LockInfo:
+def lock_info(seen: LockView) -> LockInfo:
     """What was seen, for people."""
     waiting = len(seen.waiters)
     return LockInfo(

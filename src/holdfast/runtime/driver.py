@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from os import urandom
 from typing import Any, TypeVar
 
-from holdfast import clock
 from holdfast.core.contract import Entry
 from holdfast.core.effects import (
     Apply,
@@ -27,10 +26,11 @@ from holdfast.core.effects import (
 )
 from holdfast.core.events import Event
 from holdfast.core.holds import Attempt, Hold
+from holdfast.core.observations import Observations
 from holdfast.core.records import SECOND, Micros
 from holdfast.core.steps import undo_steps
-from holdfast.core.witness import Witness
 from holdfast.errors import HoldfastError
+from holdfast.runtime import clock
 from holdfast.stores.base import Store
 
 R = TypeVar("R")
@@ -52,18 +52,18 @@ def local_handlers(emit: Callable[[Event], None], keep: Callable[[Hold], None]) 
     }
 
 
-class ThreadDriver:
+class Driver:
     """The blocking driver over one store."""
 
     def __init__(
         self,
         store: Store,
-        witness: Witness,
+        observations: Observations,
         emit: Callable[[Event], None],
         keep: Callable[[Hold], None],
         check: Callable[[], object] = bool,
     ) -> None:
-        self._witness = witness
+        self._witness = observations
         self._emit = emit
         monotonic = clock.monotonic
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from holdfast import ClientClosed, Lease, LeaseLost, clock
+from holdfast import ClientClosed, Lease, LeaseLost
+from holdfast.api.locks import Locks
 from holdfast.core.effects import Swap
 from holdfast.core.events import Event
+from holdfast.runtime import clock
 from holdfast.stores.memory import MemoryStore
-from holdfast.sync import Locks
 from holdfast.testing.faults import Fault, FaultyStore
 from tests.helpers import faulty_locks, memory_locks, until
 
@@ -336,7 +337,7 @@ def test_an_acquire_that_ends_just_as_the_client_is_closed() -> None:
     def close_right_after() -> None:
         real()
         if store.load("k").record.holders:  # the lock is ours, and the lease about to be
-            keeper.close()
+            keeper.close(list)
 
     locks._client.check_usable = close_right_after  # type: ignore[method-assign]
     with pytest.raises(ClientClosed):

@@ -7,20 +7,20 @@ from collections.abc import Callable, Sequence
 from os import urandom
 from typing import TYPE_CHECKING, Any
 
-from holdfast import clock, forks, options
+from msgspec.structs import replace
+
+from holdfast.api import options
+from holdfast.api.options import Seconds
 from holdfast.core import events
 from holdfast.core.acquiring import Terms, patience_for, queues_at_once
 from holdfast.core.commands import Claim, Free, Offer, Renew, Take
 from holdfast.core.events import Event
 from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold
-from holdfast.core.patience import Patience
+from holdfast.core.observations import Observations
 from holdfast.core.records import SECOND, Holder, Micros, anonymous
 from holdfast.core.renewing import renew_many_steps, renew_steps
 from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES
-from holdfast.core.witness import Witness
-from holdfast.drivers.keeping import KeeperRunner
-from holdfast.drivers.pool import DaemonPool
-from holdfast.drivers.threads import ThreadDriver
+from holdfast.core.waiting import BoundedWait
 from holdfast.errors import (
     BadKey,
     BadOption,
@@ -32,7 +32,11 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.observe.log import log_event
-from holdfast.options import Seconds
+from holdfast.runtime import clock, endings, fork_hooks
+from holdfast.runtime.driver import Driver
+from holdfast.runtime.giving_back import GivingBack
+from holdfast.runtime.keeper_thread import KeeperThread
+from holdfast.runtime.pool import DaemonPool
 from holdfast.stores.base import Store
 
 if TYPE_CHECKING:
@@ -70,17 +74,18 @@ class Client:
         self.ttl = options.check_ttl(ttl)
         self.store_patience = options.micros(store_patience, "store_patience")
         self.on_event = on_event
-        self.witness = Witness(store.facts)
+        self.observations = Observations(store.facts)
         self._adopting: dict[str, Any] = {}  # leases of an acquire_all that still goes on
-        self.driver = ThreadDriver(store, self.witness, self.emit, self.keep, self.check_usable)
+        self.driver = Driver(store, self.observations, self.emit, self.keep, self.check_usable)
         self.callbacks = DaemonPool(CALLBACK_THREADS, "holdfast-callback")
         self.make_lease: Callable[[Hold], Any]
         self._waits = Terms(store_patience=self.store_patience)
         self._tries = Terms(0, store_patience=self.store_patience)
         self.forked = False  # this process is a child of the one that made the client
         self._unusable: type[HoldfastError] | None = None
-        forks.register(self)
-        self.keeper = KeeperRunner(self.beat, store.facts.batch, self, beats_per_second)
+        fork_hooks.register(self)
+        endings.register(self)
+        self.keeper = KeeperThread(self.beat, store.facts.batch, self, beats_per_second)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise UsageError("Locks cannot be copied or pickled: call connect() where they are used.")
@@ -97,14 +102,28 @@ class Client:
         """Neither closed, nor of the process that this one was forked from."""
         return self._unusable is None
 
-    def close(self) -> bool:
-        """Stop the keeper. False: it was closed before, or is not ours."""
+    def close(self) -> GivingBack | None:
+        """Stop the keeper. The caller waits for the leases that are given back, and then closes
+        the store. None: this client was closed before, or it is the parent process's."""
         if self._unusable is not None:
-            return False
+            return None
         self._unusable = ClientClosed
-        self.keeper.close()
+        giving_back = GivingBack(self.driver, self.ended)
+        returned, left = self.keeper.close(giving_back)
+        for hold in (*returned, *left):
+            self._tell(hold, "lost")  # now: whoever works under it must stop
+        for hold in left:
+            self.ended(hold, "Left")
+        if not returned:
+            giving_back.done.set()
         self.callbacks.close()
-        return True
+        return giving_back
+
+    def end(self) -> None:
+        """The program ends: give back what is still held, as well as it goes."""
+        giving_back = self.close()
+        if giving_back is not None:
+            giving_back.wait()
 
     def abandon(self) -> None:
         """In a forked child: everything here is the parent's."""
@@ -155,16 +174,20 @@ class Client:
             self.care(keep, max_hold),
         )
 
-    def care(self, keep: bool, max_hold: Seconds | None, may_release: bool = True) -> Care:
+    def care(self, keep: bool, max_hold: Seconds | None) -> Care:
         """How a lease is to be looked after."""
         options.check_switch(keep, "keep")
         bound = None if max_hold is None else options.micros(max_hold, "max_hold")
-        return Care(keep, bound, may_release)
+        return Care(keep, bound)
 
-    def patience(self, key: str, timeout: Seconds | None) -> Patience:
+    def joined_care(self, keep: bool, max_hold: Seconds | None, may_release: bool) -> Care:
+        """The same, for a lease that another party looks after too."""
+        return replace(self.care(keep, max_hold), may_release=may_release, joined=True)
+
+    def patience(self, key: str, timeout: Seconds | None) -> BoundedWait:
         """A checked wait for a lock, without a claim to it."""
         self.check_usable()
-        return Patience(
+        return BoundedWait(
             options.check_key(key, self.facts.max_key_bytes),
             self.owner,
             None if timeout is None else options.micros(timeout, "timeout"),
@@ -214,6 +237,7 @@ class Client:
         if options.check_switch(release, "release"):
             self._check_may_end(hold)
         ticket = Ticket(hold.key, hold.token, hold.fence, hold.ttl, release)
+        hold.shared = True
         return seal("share", ticket)
 
     # --- the life of a hold -----------------------------------------------------------------
@@ -224,15 +248,14 @@ class Client:
 
     def adopted(self, attempt: Attempt) -> Any:
         """The lease that such an attempt has got."""
-        return self._adopting.pop(attempt.leftovers()[0])
+        return self._adopting.pop(attempt.claimed)
 
     def disown(self, attempts: Sequence[Attempt]) -> None:
-        """An acquire_all failed: what it had got is released by its `undo`."""
+        """An acquire_all failed: end what it had got, which its `undo` then frees."""
         for attempt in attempts:
-            for token in attempt.leftovers():
-                lease = self._adopting.pop(token, None)
-                if lease is not None and self.keeper.end(lease.hold, "released"):
-                    self.ended(lease.hold, "Gave back")
+            lease = self._adopting.pop(attempt.claimed, None)
+            if lease is not None and self.keeper.end(lease.hold, "released"):
+                self.ended(lease.hold, "Gave back")
 
     def adopt(self, hold: Hold, how: str) -> Any:
         """Make the lease and look after it."""
@@ -327,13 +350,13 @@ class Client:
 
     def _beat_many(self, holds: Sequence[Hold]) -> Sequence[Exception | None]:
         try:
-            return self.driver.run(renew_many_steps(self.witness, holds))
+            return self.driver.run(renew_many_steps(self.observations, holds))
         except Exception:  # one of them went wrong in an odd way: which?
             return [self._beat_one(hold) for hold in holds]
 
     def _beat_one(self, hold: Hold) -> Exception | None:
         try:
-            self.driver.run(renew_steps(self.witness, hold))
+            self.driver.run(renew_steps(self.observations, hold))
         except Exception as trouble:
             return trouble
         return None

@@ -12,7 +12,7 @@ from msgspec import Struct
 from holdfast.core.commands import ANYONE, NOBODY, Wake
 from holdfast.core.contract import Entry, Version
 from holdfast.core.records import SECOND, Micros
-from holdfast.stores import glance
+from holdfast.stores import spin
 from holdfast.stores.base import Store
 
 Ring = Callable[[], object]
@@ -28,7 +28,7 @@ def started(run: Callable[[], None], name: str) -> bool:
     return True
 
 
-class Sleeper:
+class WaitHandle:
     """One waiting call. `ring` may be called from any thread, more than once."""
 
     __slots__ = ("found", "key", "mark", "ring", "token", "version")
@@ -42,7 +42,7 @@ class Sleeper:
         self.found: Entry | None = None  # what was there when it was rung, if that is known
 
 
-class Glimpse(Struct, frozen=True):
+class PollResult(Struct, frozen=True):
     """What a look for those who sleep has shown of a key."""
 
     version: Version = None
@@ -51,9 +51,9 @@ class Glimpse(Struct, frozen=True):
     taken: bool = False
 
 
-def glimpse(entry: Entry, turn: Any) -> Glimpse:
+def glimpse(entry: Entry, turn: Any) -> PollResult:
     """Of a whole record."""
-    return Glimpse(entry.version, turn, entry, is_taken(entry))
+    return PollResult(entry.version, turn, entry, is_taken(entry))
 
 
 def is_taken(entry: Entry) -> bool:
@@ -61,16 +61,16 @@ def is_taken(entry: Entry) -> bool:
     return any(holder.mode == "exclusive" for holder in entry.record.holders)
 
 
-def lets_in(sleeper: Sleeper, seen: Glimpse | None) -> bool:
+def lets_in(handle: WaitHandle, seen: PollResult | None) -> bool:
     """Whether what is to be seen (None: no record) may let this sleeper in. The first look
     compares the version, later ones only the turn. Where somebody was faster, whoever comes
     comes in vain and slows down the holder; who waits for it to run out wakes by itself."""
-    seen = seen or Glimpse()
-    before, sleeper.mark = sleeper.mark, (seen.turn,)
-    changed = sleeper.mark != before if before else seen.version != sleeper.version
+    seen = seen or PollResult()
+    before, handle.mark = handle.mark, (seen.turn,)
+    changed = handle.mark != before if before else seen.version != handle.version
     if not changed or seen.taken:
         return False
-    sleeper.found = seen.found
+    handle.found = seen.found
     return True
 
 
@@ -78,7 +78,7 @@ def lets_in(sleeper: Sleeper, seen: Glimpse | None) -> bool:
 MOST_LATE = 100
 
 
-class Told:
+class LastHeard:
     """The last version that was told of a key, for those who looked before that and sleep after.
 
     Anybody may have told it. A version that so many have come too late for is not there, and who
@@ -111,29 +111,29 @@ class Wakeups:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._sleepers: dict[str, set[Sleeper]] = {}
+        self._sleepers: dict[str, set[WaitHandle]] = {}
 
-    def add(self, sleeper: Sleeper) -> None:
+    def add(self, handle: WaitHandle) -> None:
         """From now on, ring for this key."""
         with self._lock:
-            self._sleepers.setdefault(sleeper.key, set()).add(sleeper)
+            self._sleepers.setdefault(handle.key, set()).add(handle)
 
-    def discard(self, sleeper: Sleeper) -> None:
-        """Stop ringing this sleeper."""
+    def discard(self, handle: WaitHandle) -> None:
+        """Stop waking this handle."""
         with self._lock:
-            sleepers = self._sleepers.get(sleeper.key)
-            if sleepers is not None:
-                sleepers.discard(sleeper)
-                if not sleepers:
-                    del self._sleepers[sleeper.key]
+            handles = self._sleepers.get(handle.key)
+            if handles is not None:
+                handles.discard(handle)
+                if not handles:
+                    del self._sleepers[handle.key]
 
     def wake(self, key: str, whom: Wake) -> None:
         """Ring those whom a write may let in."""
         if whom == NOBODY or not self._sleepers:
             return
-        for sleeper in self.sleepers(key):
-            if whom == ANYONE or sleeper.token in whom:
-                sleeper.ring()
+        for handle in self.handles(key):
+            if whom == ANYONE or handle.token in whom:
+                handle.ring()
 
     def wake_all(self) -> None:
         """Ring everyone, as when the store closes."""
@@ -149,33 +149,33 @@ class Wakeups:
         with self._lock:
             return list(self._sleepers)
 
-    def sleepers(self, key: str) -> list[Sleeper]:
+    def handles(self, key: str) -> list[WaitHandle]:
         """Those who sleep for this key."""
         with self._lock:
             return list(self._sleepers.get(key, ()))
 
 
-class RingingStore(Store):
+class NotifyingStore(Store):
     """A store that rings its sleepers, so that neither a thread nor a task has to poll."""
 
     @abstractmethod
-    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> Sleeper:
+    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> WaitHandle:
         """Ring once the key may have changed; at once if it has since that version.
 
         Must not block: asyncio calls it on the event loop.
         """
 
     @abstractmethod
-    def unsleep(self, sleeper: Sleeper) -> None:
+    def unsleep(self, handle: WaitHandle) -> None:
         """No longer ring."""
 
     def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
         """Sleep until a write rings."""
         rung = threading.Event()
-        sleeper = self.sleep(key, version, token, rung.set)
+        handle = self.sleep(key, version, token, rung.set)
         try:
             rung.wait(at_most / SECOND)
         finally:
-            self.unsleep(sleeper)
-            glance.rest()
-        return sleeper.found
+            self.unsleep(handle)
+            spin.rest()
+        return handle.found

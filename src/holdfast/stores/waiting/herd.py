@@ -17,7 +17,7 @@ import random
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from holdfast.stores.wakeups import Sleeper
+from holdfast.stores.waiting.handles import WaitHandle
 
 MOST = 16.0
 WON = 0.7
@@ -39,41 +39,41 @@ class _Race:
         self.at = 0.0  # when it was last rung
 
 
-class Crowd:
+class HerdDamper:
     """Decides who answers a ring that is for anyone. No clock; not safe for threads by itself."""
 
     def __init__(self) -> None:
         self._races: OrderedDict[str, _Race] = OrderedDict()
-        self._passed_over: dict[Sleeper, float] = {}
+        self._passed_over: dict[WaitHandle, float] = {}
 
-    def slept(self, sleeper: Sleeper) -> None:
+    def slept(self, handle: WaitHandle) -> None:
         """Somebody goes to sleep, perhaps again."""
-        race = self._races.get(sleeper.key)
-        if race is not None and sleeper.token in race.rung:
-            race.rung.discard(sleeper.token)
+        race = self._races.get(handle.key)
+        if race is not None and handle.token in race.rung:
+            race.rung.discard(handle.token)
             race.size = min(race.size + 1, MOST)
 
-    def woke(self, sleeper: Sleeper) -> None:
+    def woke(self, handle: WaitHandle) -> None:
         """Somebody no longer sleeps."""
-        self._passed_over.pop(sleeper, None)
+        self._passed_over.pop(handle, None)
 
-    def answering(self, key: str, sleepers: Sequence[Sleeper], now: float) -> list[Sleeper]:
+    def answering(self, key: str, handles: Sequence[WaitHandle], now: float) -> list[WaitHandle]:
         """Who of those who sleep for a key is to be rung now; the others have their turn later."""
         race, answering = self._race(key, now), []
-        for sleeper in sleepers:
+        for handle in handles:
             if race.size > 1 and random.random() * race.size > 1:
-                self._passed_over[sleeper] = now + MAKE_UP_S * random.uniform(0.5, 1)
+                self._passed_over[handle] = now + MAKE_UP_S * random.uniform(0.5, 1)
             else:
-                self._passed_over.pop(sleeper, None)
-                race.rung.add(sleeper.token)
-                answering.append(sleeper)
+                self._passed_over.pop(handle, None)
+                race.rung.add(handle.token)
+                answering.append(handle)
         return answering
 
-    def overdue(self, now: float) -> list[Sleeper]:
+    def overdue(self, now: float) -> list[WaitHandle]:
         """Those who were passed over and have waited long enough."""
-        late = [sleeper for sleeper, at in self._passed_over.items() if at <= now]
-        for sleeper in late:
-            del self._passed_over[sleeper]
+        late = [handle for handle, at in self._passed_over.items() if at <= now]
+        for handle in late:
+            del self._passed_over[handle]
         return late
 
     def next_at(self) -> float | None:

@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from holdfast import clock
 from holdfast.core.contract import Applied, Entry, Page
 from holdfast.core.effects import (
     Apply,
@@ -26,13 +25,14 @@ from holdfast.core.effects import (
 )
 from holdfast.core.events import Event
 from holdfast.core.holds import Attempt, Hold
+from holdfast.core.observations import Observations
 from holdfast.core.records import SECOND, Micros
 from holdfast.core.steps import undo_steps
-from holdfast.core.witness import Witness
-from holdfast.drivers.threads import GRACE, local_handlers, report_leftover
 from holdfast.errors import HoldfastError, UsageError
+from holdfast.runtime import clock
+from holdfast.runtime.driver import GRACE, local_handlers, report_leftover
+from holdfast.stores.async_adapters import drain
 from holdfast.stores.base import AsyncStore, Outcome
-from holdfast.stores.threaded import drain
 
 R = TypeVar("R")
 
@@ -43,12 +43,12 @@ class AsyncDriver:
     def __init__(
         self,
         store: AsyncStore,
-        witness: Witness,
+        observations: Observations,
         emit: Callable[[Event], None],
         keep: Callable[[Hold], None],
         check: Callable[[], object] = bool,
     ) -> None:
-        self._witness = witness
+        self._witness = observations
         self._emit = emit
         self._local = local_handlers(emit, keep)
         self._store = store

@@ -10,17 +10,17 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, TypeVar
 
-from holdfast import clock
-from holdfast.client import PATIENCE, Client, logger
+from holdfast.api.lease_base import LeaseBase, LeasesBase, graver
+from holdfast.api.options import Seconds
 from holdfast.core.events import StoreTrouble
 from holdfast.core.holds import Hold
 from holdfast.core.renewing import renew_steps
 from holdfast.core.steps import offer_steps, release_steps
-from holdfast.drivers.aio import AsyncDriver
 from holdfast.errors import HoldfastError, LeaseLost, UsageError
-from holdfast.leases import LeaseBase, LeasesBase, graver
 from holdfast.observe.log import printable
-from holdfast.options import Seconds
+from holdfast.runtime import clock
+from holdfast.runtime.client import PATIENCE, Client, logger
+from holdfast.runtime.driver_async import AsyncDriver
 
 L = TypeVar("L", bound="Lease | Leases")
 
@@ -47,7 +47,7 @@ class Lease(LeaseBase[asyncio.Event]):
         client.check_usable()
         client.check_held(hold)
         try:
-            await self._driver.run(renew_steps(client.witness, hold))
+            await self._driver.run(renew_steps(client.observations, hold))
         except LeaseLost as lost:
             client.keeper.lose(hold, lost.why)
             raise
@@ -64,7 +64,7 @@ class Lease(LeaseBase[asyncio.Event]):
         now = clock.monotonic()
         try:
             freed = await self._driver.run(
-                release_steps(client.witness, attempt, now, now + PATIENCE)
+                release_steps(client.observations, attempt, now, now + PATIENCE)
             )
         except HoldfastError:
             raise
@@ -84,7 +84,7 @@ class Lease(LeaseBase[asyncio.Event]):
         attempt, ticket = client.begin_hand_over(hold, ttl)
         try:
             await self._driver.run(
-                offer_steps(client.witness, attempt, clock.monotonic() + PATIENCE)
+                offer_steps(client.observations, attempt, clock.monotonic() + PATIENCE)
             )
         except BaseException:
             await self._driver.undo((attempt,))

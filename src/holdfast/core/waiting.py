@@ -14,7 +14,7 @@ from holdfast.core.steps import FIRST_PAUSE, LONGEST_PAUSE
 from holdfast.errors import AcquireTimeout, Busy, HoldfastError
 
 
-class Patience(Struct, eq=False, gc=False):
+class BoundedWait(Struct, eq=False, gc=False):
     """Where a wait stands: since when, until when, and what was told of it."""
 
     key: str

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.errors import HoldfastError
-from holdfast.stores.wakeups import Sleeper, Wakeups, started
+from holdfast.stores.waiting.handles import WaitHandle, Wakeups, started
 
 SLOWING = 1.4
 # A waiter that looks for itself comes back soon: its key's pace is kept for so long.
@@ -28,7 +28,7 @@ MOST_KEYS = 500
 Turns = Callable[[Sequence[str]], Mapping[str, Any]]
 # Whether what is to be seen (None: no record) may let this sleeper in. It is asked at every
 # look, and may keep a mark on the sleeper.
-Changed = Callable[[Sleeper, Any], bool]
+Changed = Callable[[WaitHandle, Any], bool]
 
 
 class Naps(NamedTuple):
@@ -63,7 +63,7 @@ class Poller:
     """Rings sleepers when they may have been let in."""
 
     def __init__(self, turns: Turns, changed: Changed, naps: Naps | None = None) -> None:
-        self.sleepers = Wakeups()
+        self.handles = Wakeups()
         self._turns = turns
         self._may_have_changed = changed
         self._naps = naps or Naps()
@@ -72,31 +72,31 @@ class Poller:
         self._running = False
         self._closed = False
 
-    def add(self, sleeper: Sleeper) -> None:
+    def add(self, handle: WaitHandle) -> None:
         """Look after this one."""
-        self.sleepers.add(sleeper)
+        self.handles.add(handle)
         with self._changed:
             if self._closed:
-                sleeper.ring()
+                handle.ring()
                 return
             now = time.monotonic()
-            self._paces.setdefault(sleeper.key, Pace(self._naps, now)).wanted_at = now
+            self._paces.setdefault(handle.key, Pace(self._naps, now)).wanted_at = now
             if not self._running:
                 self._running = True
                 if not started(self._run, "holdfast-poll"):
                     self._running = False
             self._changed.notify()
 
-    def discard(self, sleeper: Sleeper) -> None:
-        """Stop polling for this sleeper."""
-        self.sleepers.discard(sleeper)
+    def discard(self, handle: WaitHandle) -> None:
+        """Stop polling for this handle."""
+        self.handles.discard(handle)
 
     def close(self) -> None:
         """End the thread, and let everyone look for themselves."""
         with self._changed:
             self._closed = True
             self._changed.notify()
-        self.sleepers.wake_all()
+        self.handles.wake_all()
 
     # --- the thread -------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class Poller:
 
     def _forget_unwanted(self, now: float) -> list[str]:
         """Drop the keys that nobody has waited for lately; those that somebody waits for."""
-        awake = [key for key in self.sleepers.keys() if key in self._paces]
+        awake = [key for key in self.handles.keys() if key in self._paces]
         for key in awake:
             self._paces[key].wanted_at = now
         self._paces = {k: p for k, p in self._paces.items() if now - p.wanted_at < LINGER_S}
@@ -145,18 +145,18 @@ class Poller:
             # The sleepers meet the same trouble, and report it, when they look themselves. A store
             # that has too much to do must not be asked the more often for it.
             for key in keys:
-                for sleeper in self.sleepers.sleepers(key):
-                    sleeper.ring()
+                for handle in self.handles.handles(key):
+                    handle.ring()
             return
         for key in keys:
             sight = seen.get(key)
-            sleepers = self.sleepers.sleepers(key)
-            self._ring(key, [one for one in sleepers if self._may_have_changed(one, sight)])
+            handles = self.handles.handles(key)
+            self._ring(key, [one for one in handles if self._may_have_changed(one, sight)])
 
-    def _ring(self, key: str, sleepers: list[Sleeper]) -> None:
-        for sleeper in sleepers:
-            sleeper.ring()
-        if sleepers:
+    def _ring(self, key: str, handles: list[WaitHandle]) -> None:
+        for handle in handles:
+            handle.ring()
+        if handles:
             with self._changed:
                 pace = self._paces.get(key)
                 if pace is not None:

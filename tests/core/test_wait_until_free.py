@@ -9,10 +9,10 @@ import pytest
 from holdfast.core.contract import Entry, Facts, exactly
 from holdfast.core.effects import Effect, Emit, Load, Now, Sleep, Wait
 from holdfast.core.events import StoreTrouble, Waiting
-from holdfast.core.patience import Patience
+from holdfast.core.observations import Observations
 from holdfast.core.records import SECOND, Holder, Record
-from holdfast.core.watching import LOOK_AGAIN_AT_LAST, wait_until_free_steps
-from holdfast.core.witness import Witness
+from holdfast.core.wait_until_free import LOOK_AGAIN_AT_LAST, wait_until_free_steps
+from holdfast.core.waiting import BoundedWait
 from holdfast.errors import AcquireTimeout, Busy, Unavailable
 from tests.play import play
 
@@ -35,8 +35,8 @@ class Watched:
         self.told: list[Any] = []
 
     def run(self, timeout: int | None = None, store_patience: int = 60 * SECOND) -> Any:
-        wait = Patience("k", "me", timeout, store_patience, self.t)
-        return play(wait_until_free_steps(Witness(FACTS), wait), self.answer)
+        wait = BoundedWait("k", "me", timeout, store_patience, self.t)
+        return play(wait_until_free_steps(Observations(FACTS), wait), self.answer)
 
     def answer(self, effect: Effect) -> Any:
         if isinstance(effect, Load):

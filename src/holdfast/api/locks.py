@@ -6,8 +6,12 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar, overload
 
-from holdfast import clock
-from holdfast.client import PATIENCE, Client
+from holdfast.api.guard import Guarded, OnBusy, OrElse, Within, options_for
+from holdfast.api.info import HolderInfo, LockInfo, holder_info, lock_info
+from holdfast.api.leases import Lease, Leases
+from holdfast.api.options import Seconds, check_fence, check_key, check_prefix, check_retention
+from holdfast.api.store_source import DEFAULT, Place, connect_to
+from holdfast.api.wants import Want, check_wants
 from holdfast.core.acquiring import acquire_all_steps, acquire_steps
 from holdfast.core.contract import Facts
 from holdfast.core.effects import Steps
@@ -15,15 +19,11 @@ from holdfast.core.events import Event
 from holdfast.core.holds import Attempt, Hold
 from holdfast.core.listing import list_steps, purge_steps, show_steps
 from holdfast.core.steps import enter_steps, evict_steps
-from holdfast.core.watching import wait_until_free_steps
+from holdfast.core.wait_until_free import wait_until_free_steps
 from holdfast.errors import Busy, UsageError
-from holdfast.guards import Guarded, OnBusy, OrElse, Within, options_for
-from holdfast.options import Seconds, check_fence, check_key, check_prefix, check_retention
-from holdfast.places import DEFAULT, Place, connect_to
+from holdfast.runtime import clock
+from holdfast.runtime.client import PATIENCE, Client
 from holdfast.stores.base import Store
-from holdfast.sync_leases import Lease, Leases
-from holdfast.views import HolderInfo, LockInfo, holder_info, lock_info
-from holdfast.wants import Want, check_wants
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -110,7 +110,9 @@ class Locks:
         terms = client.terms(timeout, fair, keep, max_hold)
         attempt = client.claim(key, ttl, mode, limit, owner, note, terms)
         return self._enter(
-            attempt, acquire_steps(client.witness, attempt, terms, clock.monotonic()), "Acquired"
+            attempt,
+            acquire_steps(client.observations, attempt, terms, clock.monotonic()),
+            "Acquired",
         )
 
     def try_acquire(
@@ -158,7 +160,7 @@ class Locks:
             for want in check_wants(wants)
         ]
         try:
-            client.driver.run(acquire_all_steps(client.witness, attempts, terms))
+            client.driver.run(acquire_all_steps(client.observations, attempts, terms))
             return Leases([client.adopted(attempt) for attempt in attempts])
         except BaseException:
             client.disown(attempts)
@@ -169,9 +171,11 @@ class Locks:
         """Keep a lease alive together with the party who gave the ticket (`share()`)."""
         client = self._client
         attempt, may_release = client.joining(ticket)
-        care = client.care(keep, max_hold, may_release)
+        care = client.joined_care(keep, max_hold, may_release)
         until = clock.monotonic() + PATIENCE
-        return self._enter(attempt, enter_steps(client.witness, attempt, care, until), "Joined")
+        return self._enter(
+            attempt, enter_steps(client.observations, attempt, care, until), "Joined"
+        )
 
     def take(
         self,
@@ -188,7 +192,9 @@ class Locks:
         attempt = client.taking(ticket, owner, ttl, note)
         care = client.care(keep, max_hold)
         until = clock.monotonic() + PATIENCE
-        return self._enter(attempt, enter_steps(client.witness, attempt, care, until), "Took over")
+        return self._enter(
+            attempt, enter_steps(client.observations, attempt, care, until), "Took over"
+        )
 
     def _enter(self, attempt: Attempt, steps: Steps[Hold], how: str) -> Lease:
         client = self._client
@@ -249,7 +255,7 @@ class Locks:
         client = self._client
         client.check_usable()
         key = check_key(key, client.facts.max_key_bytes)
-        return lock_info(client.driver.run(show_steps(client.witness, key)))
+        return lock_info(client.driver.run(show_steps(client.observations, key)))
 
     def wait_until_free(self, key: str, timeout: Seconds | None = None) -> LockInfo:
         """Wait until nobody holds a lock, without acquiring it: the lock as it was then seen.
@@ -260,7 +266,7 @@ class Locks:
         """
         client = self._client
         wait = client.patience(key, timeout)
-        return lock_info(client.driver.run(wait_until_free_steps(client.witness, wait)))
+        return lock_info(client.driver.run(wait_until_free_steps(client.observations, wait)))
 
     def list(self, prefix: str = "", *, free: bool = False) -> Iterator[LockInfo]:
         """The locks whose keys start with a prefix, page by page; `free` ones too if asked."""
@@ -269,7 +275,7 @@ class Locks:
         cursor = None
         while True:
             client.check_usable()
-            page = client.driver.run(list_steps(client.witness, prefix, cursor))
+            page = client.driver.run(list_steps(client.observations, prefix, cursor))
             for seen in page.locks:
                 info = lock_info(seen)
                 if free or info.waiters or not info.free:
@@ -293,7 +299,7 @@ class Locks:
         key = check_key(key, client.facts.max_key_bytes)
         check_fence(fence)
         until = clock.monotonic() + PATIENCE
-        evicted = client.driver.run(evict_steps(client.witness, key, fence, until))
+        evicted = client.driver.run(evict_steps(client.observations, key, fence, until))
         client.evicted(key, evicted.holders)
         return tuple(holder_info(key, holder, None, 0) for holder in evicted.holders)
 
@@ -305,7 +311,7 @@ class Locks:
         dropped, cursor = 0, None
         while True:
             client.check_usable()
-            page = client.driver.run(purge_steps(client.witness, prefix, cursor, retention))
+            page = client.driver.run(purge_steps(client.observations, prefix, cursor, retention))
             dropped += page.dropped
             cursor = page.cursor
             if cursor is None:
@@ -319,9 +325,12 @@ class Locks:
         self._client.store.setup()
 
     def close(self) -> None:
-        """Let go of the store. Leases that are still held are lost to this client; their
-        locks stay until the ttl, because whatever they protect may still be under way."""
-        if self._client.close():
+        """Let go of the store. Leases that are still held are lost to this client, and given back
+        as far as that can be done within two seconds. Those that were shared, joined or acquired
+        with `keep=False` stay until their ttl."""
+        giving_back = self._client.close()
+        if giving_back is not None:
+            giving_back.wait()
             self._client.store.close()
 
     def __enter__(self) -> Locks:

@@ -16,13 +16,13 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, Protocol
 
-from holdfast import clock
 from holdfast.core.holds import Hold, State
 from holdfast.core.keeper import Due, Keeper
 from holdfast.core.records import SECOND, Micros
-from holdfast.drivers.pool import DaemonPool
 from holdfast.errors import ClientClosed, LeaseLost
 from holdfast.observe.log import logger, printable
+from holdfast.runtime import clock
+from holdfast.runtime.pool import DaemonPool
 
 BEAT_THREADS = 4
 # With nothing to keep for so long, the watching thread ends: a client that nobody closed can go.
@@ -30,6 +30,8 @@ IDLE_S = 10.0
 # With something to keep, it looks this often: a timer stands still while the machine sleeps, and
 # our clock does not.
 LONGEST_SLEEP_S = 1.0
+
+CLOSED = "its client was closed"
 
 Beat = Callable[[Sequence[Hold]], Sequence[Exception | None]]
 
@@ -44,7 +46,7 @@ class Listener(Protocol):
     def dropped(self, hold: Hold) -> None: ...
 
 
-class Referent(weakref.ref[Any]):
+class LeaseRef(weakref.ref[Any]):
     """What notes that nobody refers to a lease any more. Not a line of Python runs then: an
     interrupt that comes in a finalizer is lost."""
 
@@ -52,7 +54,7 @@ class Referent(weakref.ref[Any]):
     hold: Hold
 
 
-class KeeperRunner:
+class KeeperThread:
     """Keeps the holds of one client alive until they are ended or lost.
 
     It knows no leases. One that nobody refers to any more cannot be released by anybody:
@@ -75,6 +77,7 @@ class KeeperRunner:
         self._pool = DaemonPool(BEAT_THREADS, "holdfast-beat")
         self._thread: threading.Thread | None = None
         self._closed = False
+        self._last_deed: Callable[[], object] | None = None  # of the watching thread
 
     def __len__(self) -> int:
         return len(self._keeper)
@@ -88,7 +91,7 @@ class KeeperRunner:
 
     def refer(self, lease: Any, hold: Hold) -> None:
         """Let go of a hold that is in care, when nobody refers to its lease any more."""
-        referent = Referent(lease, self._drop)
+        referent = LeaseRef(lease, self._drop)
         referent.hold = hold
         hold.referent = referent
 
@@ -108,15 +111,22 @@ class KeeperRunner:
         if self.end(hold, "lost", why):
             self._listener.lost(hold)
 
-    def close(self) -> None:
-        """Stop. What is still held is lost to this client."""
-        self._closed = True
-        if not sys.is_finalizing():
-            with self._lock:
+    def close(self, give_back: Callable[[list[Hold]], object]) -> tuple[list[Hold], list[Hold]]:
+        """Stop. What is still held is lost to this client. What nobody else keeps alive is then
+        given back, in the watching thread, because a store may take its time. Returns what is
+        given back, and what is left to its ttl."""
+        with self._alone():
+            self._closed = True
+            ended = [hold for hold in self._keeper.holds() if hold.end("lost", CLOSED)]
+            for hold in ended:
+                self._keeper.discard(hold)
+            ours = [hold for hold in ended if hold.only_ours] if self._thread else []
+            if ours:
+                self._last_deed = partial(give_back, ours)
+            if not sys.is_finalizing():
                 self._changed.notify()
-        for hold in self.holds():
-            self.lose(hold, "its client was closed")
         self._pool.close()
+        return ours, [hold for hold in ended if hold not in ours]
 
     def _alone(self) -> AbstractContextManager[Any]:
         """For what may be done while the interpreter ends. By then all other threads are gone
@@ -145,6 +155,11 @@ class KeeperRunner:
             raise
 
     def _watch(self) -> None:
+        self._watch_holds()
+        if self._last_deed is not None:
+            self._last_deed()
+
+    def _watch_holds(self) -> None:
         while True:
             with self._lock:
                 dropped = self._let_go_of_dropped()
@@ -190,7 +205,7 @@ class KeeperRunner:
         dropped = []
         while self._dropped:
             referent = self._dropped.popleft()
-            assert isinstance(referent, Referent)
+            assert isinstance(referent, LeaseRef)
             hold = referent.hold
             self._keeper.discard(hold)
             if hold.end("lost", "nobody kept a reference to its lease, so it is not renewed"):

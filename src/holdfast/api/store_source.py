@@ -30,7 +30,7 @@ Place: TypeAlias = Any
 
 def connect_to(place: Place, options: dict[str, Any], make: Callable[[Store], L]) -> L:
     """A client of a store; if it cannot be made, a store opened for it is closed again."""
-    store = open_place(place, options)
+    store = open_source(place, options)
     try:
         return make(store)
     except BaseException:
@@ -39,7 +39,7 @@ def connect_to(place: Place, options: dict[str, Any], make: Callable[[Store], L]
         raise
 
 
-def open_place(place: Place, options: dict[str, Any]) -> Store:
+def open_source(place: Place, options: dict[str, Any]) -> Store:
     """Open a store: the one given, $HOLDFAST_URL, or the embedded SQLite file.
 
     None switches locking off (`null://`).

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from holdfast.core.acquiring import LOOK_AGAIN_UNQUEUED, SHORTEST_WAIT
 from holdfast.core.effects import Emit, Steps, Wait
-from holdfast.core.listing import Sighting, show_view
-from holdfast.core.patience import Patience
+from holdfast.core.listing import LockView, show_view
+from holdfast.core.observations import Observations, View
 from holdfast.core.records import SECOND, Micros
 from holdfast.core.steps import look_steps
-from holdfast.core.witness import View, Witness
+from holdfast.core.waiting import BoundedWait
 from holdfast.errors import OutcomeUnknown, Unavailable
 
 # A look again comes after this part of the time waited so far, within bounds.
@@ -24,24 +24,28 @@ LOOK_AGAIN_AT_LAST: Micros = 10 * SECOND
 WATCHER = "watcher"
 
 
-def wait_until_free_steps(witness: Witness, wait: Patience) -> Steps[Sighting]:
+def wait_until_free_steps(observations: Observations, wait: BoundedWait) -> Steps[LockView]:
     """The lock as it was seen free; `Busy` or `AcquireTimeout` if it was not in time."""
     while True:
         try:
-            view = yield from look_steps(witness, wait.key)
+            view = yield from look_steps(observations, wait.key)
         except (Unavailable, OutcomeUnknown) as trouble:
             yield from wait.ride_out_steps(trouble, trouble, "look at")
             continue
         wait.trouble_since = None
-        seen = show_view(witness, wait.key, view)
+        seen = show_view(observations, wait.key, view)
         if not seen.holders:
             return seen
-        yield from _sleep_steps(witness, wait, view, seen)
+        yield from _sleep_steps(observations, wait, view, seen)
 
 
-def _sleep_steps(witness: Witness, wait: Patience, view: View, seen: Sighting) -> Steps[None]:
+def _sleep_steps(
+    observations: Observations, wait: BoundedWait, view: View, seen: LockView
+) -> Steps[None]:
     now = view.got
-    frees_at = max(witness.dead_from(wait.key, holder, view.now, now) for holder in seen.holders)
+    frees_at = max(
+        observations.dead_from(wait.key, holder, view.now, now) for holder in seen.holders
+    )
     yield from Emit(wait.waiting(seen.holders, (), 0, now, frees_at))
     if wait.out_of_time(now):
         raise wait.not_free(seen.holders, 0)

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from holdfast.core.commands import NOBODY, Command, Wake
 from holdfast.core.contract import Applied, Entry, Page, Version
 from holdfast.core.records import SECOND, Micros, Record
-from holdfast.drivers.pool import DaemonPool
+from holdfast.runtime.pool import DaemonPool
 from holdfast.stores.base import AsyncStore, Outcome, Store
-from holdfast.stores.wakeups import RingingStore
+from holdfast.stores.waiting.handles import NotifyingStore
 
 R = TypeVar("R")
 
@@ -50,8 +50,8 @@ class ThreadedStore(AsyncStore):
         return await self._run(self._calls, partial(self._store.scan, prefix, cursor, limit))
 
     async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
-        if isinstance(self._store, RingingStore):
-            return await wait_for_ring(self._store, key, version, token, at_most)
+        if isinstance(self._store, NotifyingStore):
+            return await wait_for_notify(self._store, key, version, token, at_most)
         call = partial(self._store.wait, key, version, token, at_most)
         return await asyncio.wrap_future(self._waits.submit(call))
 
@@ -106,8 +106,8 @@ async def finish(call: Coroutine[Any, Any, R]) -> R:
         raise
 
 
-async def wait_for_ring(
-    store: RingingStore, key: str, version: Version, token: str, at_most: Micros
+async def wait_for_notify(
+    store: NotifyingStore, key: str, version: Version, token: str, at_most: Micros
 ) -> Entry | None:
     """Sleep until the store rings, without a thread."""
     loop, rung = asyncio.get_running_loop(), asyncio.Event()
@@ -116,21 +116,21 @@ async def wait_for_ring(
         with suppress(RuntimeError):  # the loop was closed meanwhile
             loop.call_soon_threadsafe(rung.set)
 
-    sleeper = store.sleep(key, version, token, ring)
+    handle = store.sleep(key, version, token, ring)
     try:
         async with asyncio.timeout(at_most / SECOND):
             await rung.wait()
     except TimeoutError:
         pass
     finally:
-        store.unsleep(sleeper)
-    return sleeper.found
+        store.unsleep(handle)
+    return handle.found
 
 
 class InlineStore(AsyncStore):
     """For a store whose calls never block: they are made in place."""
 
-    def __init__(self, store: RingingStore) -> None:
+    def __init__(self, store: NotifyingStore) -> None:
         self._store = store
         self.facts = store.facts
 
@@ -146,7 +146,7 @@ class InlineStore(AsyncStore):
         return self._store.scan(prefix, cursor, limit)
 
     async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
-        return await wait_for_ring(self._store, key, version, token, at_most)
+        return await wait_for_notify(self._store, key, version, token, at_most)
 
     async def setup(self) -> None:
         self._store.setup()

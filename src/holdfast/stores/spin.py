@@ -46,7 +46,7 @@ def rest() -> None:
 _resting_until = 0.0
 
 
-class Glances:
+class SpinWait:
     """At the answers of one server. `alone` says whether nobody else waits for one."""
 
     __slots__ = ("_alone", "_left_out", "_moment_s", "_to_leave_out")

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from holdfast import clock
-from holdfast.client import PATIENCE, logger
+from holdfast.api.lease_base import LeaseBase, LeasesBase, graver
+from holdfast.api.options import Seconds
 from holdfast.core.events import StoreTrouble
 from holdfast.core.renewing import renew_steps
 from holdfast.core.steps import offer_steps, release_steps
 from holdfast.errors import HoldfastError, LeaseLost
-from holdfast.leases import LeaseBase, LeasesBase, graver
 from holdfast.observe.log import printable
-from holdfast.options import Seconds
+from holdfast.runtime import clock
+from holdfast.runtime.client import PATIENCE, logger
 
 
 class Lease(LeaseBase[threading.Event]):
@@ -34,7 +34,7 @@ class Lease(LeaseBase[threading.Event]):
         client.check_usable()
         client.check_held(hold)
         try:
-            client.driver.run(renew_steps(client.witness, hold))
+            client.driver.run(renew_steps(client.observations, hold))
         except LeaseLost as lost:
             client.keeper.lose(hold, lost.why)
             raise
@@ -50,7 +50,9 @@ class Lease(LeaseBase[threading.Event]):
             return False
         now = clock.monotonic()
         try:
-            freed = client.driver.run(release_steps(client.witness, attempt, now, now + PATIENCE))
+            freed = client.driver.run(
+                release_steps(client.observations, attempt, now, now + PATIENCE)
+            )
         except HoldfastError:
             raise
         except BaseException:
@@ -68,7 +70,9 @@ class Lease(LeaseBase[threading.Event]):
         client, hold = self._client, self._hold
         attempt, ticket = client.begin_hand_over(hold, ttl)
         try:
-            client.driver.run(offer_steps(client.witness, attempt, clock.monotonic() + PATIENCE))
+            client.driver.run(
+                offer_steps(client.observations, attempt, clock.monotonic() + PATIENCE)
+            )
         except BaseException:
             client.driver.undo((attempt,))
             raise

@@ -13,15 +13,15 @@ from holdfast.core.commands import ANYONE, NOBODY, Wake
 from holdfast.core.contract import Entry, exactly
 from holdfast.core.records import EMPTY, Holder, Record
 from holdfast.errors import Unavailable
-from holdfast.stores import crowd as crowds
-from holdfast.stores.crowd import Crowd
-from holdfast.stores.poller import Naps, Poller
-from holdfast.stores.wakeups import Sleeper, Wakeups, glimpse, lets_in
+from holdfast.stores.waiting import herd as crowds
+from holdfast.stores.waiting.handles import WaitHandle, Wakeups, glimpse, lets_in
+from holdfast.stores.waiting.herd import HerdDamper
+from holdfast.stores.waiting.poller import Naps, Poller
 
 
-def sleeper(token: str = "t", version: int | None = 1, key: str = "k") -> Sleeper:
+def handle(token: str = "t", version: int | None = 1, key: str = "k") -> WaitHandle:
     """One who does nothing when it is rung."""
-    return Sleeper(key, version, token, lambda: None)
+    return WaitHandle(key, version, token, lambda: None)
 
 
 def entry(version: int, mode: str = "") -> Entry:
@@ -36,18 +36,18 @@ def entry(version: int, mode: str = "") -> Entry:
 
 def test_a_look_rings_for_what_is_new() -> None:
     """First for any other version, then only for a write that may let somebody in."""
-    one = sleeper()
+    one = handle()
     assert not lets_in(one, glimpse(entry(1), "a"))
     assert not lets_in(one, glimpse(entry(2), "a"))  # a renewal
     assert lets_in(one, glimpse(entry(3), "b"))
-    assert lets_in(sleeper(), glimpse(entry(2), "a"))
-    assert lets_in(sleeper(), None)
-    assert not lets_in(sleeper(version=None), None)
+    assert lets_in(handle(), glimpse(entry(2), "a"))
+    assert lets_in(handle(), None)
+    assert not lets_in(handle(version=None), None)
 
 
 def test_a_look_shows_what_it_saw() -> None:
     """So that whoever is rung need not look again."""
-    one, free = sleeper(), entry(2)
+    one, free = handle(), entry(2)
     assert not lets_in(one, glimpse(entry(1), "a"))
     assert one.found is None  # it is not rung
     assert lets_in(one, glimpse(free, "b"))
@@ -56,12 +56,12 @@ def test_a_look_shows_what_it_saw() -> None:
 
 def test_nobody_comes_for_what_is_taken_again() -> None:
     """Only the next release rings; readers may sit beside each other."""
-    one = sleeper()
+    one = handle()
     assert not lets_in(one, glimpse(entry(2, "exclusive"), "a"))
     assert not lets_in(one, glimpse(entry(3, "exclusive"), "b"))
     assert not lets_in(one, glimpse(entry(4), "b"))
     assert lets_in(one, glimpse(entry(5), "c"))
-    assert lets_in(sleeper(), glimpse(entry(2, "shared"), "a"))
+    assert lets_in(handle(), glimpse(entry(2, "shared"), "a"))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_write_rings_whom_it_names(whom: Wake, rung: str) -> None:
     wakeups, heard = Wakeups(), set[str]()
     for token, key in (("a", "k"), ("b", "k"), ("a", "other")):
         name = token if key == "k" else key
-        wakeups.add(Sleeper(key, 1, token, partial(heard.add, name)))
+        wakeups.add(WaitHandle(key, 1, token, partial(heard.add, name)))
     wakeups.wake("k", whom)
     assert heard == set(rung)
 
@@ -86,36 +86,36 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Says what chance will say from now on, from 0 to 1."""
 
     def set_to(value: float) -> None:
-        monkeypatch.setattr("holdfast.stores.crowd.random.random", lambda: value)
+        monkeypatch.setattr("holdfast.stores.waiting.herd.random.random", lambda: value)
 
     return set_to
 
 
-def lose(crowd: Crowd, times: int, *tokens: str) -> None:
+def lose(crowd: HerdDamper, times: int, *tokens: str) -> None:
     """Be rung and come too late."""
     for _ in range(times):
-        sleepers = [sleeper(token) for token in tokens or ("t",)]
-        assert crowd.answering("k", sleepers, 0.0) == sleepers
-        for one in sleepers:
+        handles = [handle(token) for token in tokens or ("t",)]
+        assert crowd.answering("k", handles, 0.0) == handles
+        for one in handles:
             crowd.woke(one)
-            crowd.slept(sleeper(one.token))
+            crowd.slept(handle(one.token))
 
 
-def answers(crowd: Crowd, token: str = "t", now: float = 0.0) -> bool:
+def answers(crowd: HerdDamper, token: str = "t", now: float = 0.0) -> bool:
     """Whether one who sleeps alone in this process comes."""
-    return bool(crowd.answering("k", [sleeper(token)], now))
+    return bool(crowd.answering("k", [handle(token)], now))
 
 
 def test_who_waits_alone_always_answers(draws: Callable[[float], None]) -> None:
     """However unlikely: there was no race yet."""
     draws(1.0)
-    crowd = Crowd()
+    crowd = HerdDamper()
     assert all(answers(crowd, f"t{number}") for number in range(20))
 
 
 def test_who_loses_races_answers_more_rarely(draws: Callable[[float], None]) -> None:
     """One ring in as many as take part, as it seems; and a win brings it back."""
-    crowd = Crowd()
+    crowd = HerdDamper()
     draws(0.0)
     lose(crowd, 3)
     draws(0.5)
@@ -128,7 +128,7 @@ def test_who_loses_races_answers_more_rarely(draws: Callable[[float], None]) -> 
 
 def test_a_process_with_many_waiters_counts_all_that_lose(draws: Callable[[float], None]) -> None:
     """One ring for several of them is one race, and nobody has won it who comes back."""
-    crowd = Crowd()
+    crowd = HerdDamper()
     draws(0.0)
     lose(crowd, 1, "a", "b", "c")
     draws(0.3)
@@ -137,7 +137,7 @@ def test_a_process_with_many_waiters_counts_all_that_lose(draws: Callable[[float
 
 def test_a_ring_that_was_passed_over_is_made_up_for(draws: Callable[[float], None]) -> None:
     """Everybody may have passed it over."""
-    crowd, late = Crowd(), sleeper()
+    crowd, late = HerdDamper(), handle()
     draws(0.0)
     lose(crowd, 5)
     draws(1.0)
@@ -153,7 +153,7 @@ def test_a_ring_that_was_passed_over_is_made_up_for(draws: Callable[[float], Non
 
 def test_who_woke_otherwise_has_nothing_made_up_for(draws: Callable[[float], None]) -> None:
     """It timed out, or looked by itself."""
-    crowd, gone = Crowd(), sleeper()
+    crowd, gone = HerdDamper(), handle()
     draws(0.0)
     lose(crowd, 5)
     draws(1.0)
@@ -164,7 +164,7 @@ def test_who_woke_otherwise_has_nothing_made_up_for(draws: Callable[[float], Non
 
 def test_what_was_learnt_is_forgotten(draws: Callable[[float], None]) -> None:
     """After a while without a ring nobody knows how many there are."""
-    crowd = Crowd()
+    crowd = HerdDamper()
     draws(0.0)
     lose(crowd, 5)
     draws(1.0)
@@ -187,7 +187,7 @@ def test_a_store_in_trouble_is_not_looked_at_more_often() -> None:
     ends_at = time.monotonic() + 2
     while time.monotonic() < ends_at:
         rung = threading.Event()
-        one = Sleeper("k", 1, "t", rung.set)
+        one = WaitHandle("k", 1, "t", rung.set)
         poller.add(one)
         assert rung.wait(5)
         poller.discard(one)

@@ -7,13 +7,13 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Self, TypeVar, overload
 
-from holdfast import clock, forks
-from holdfast.client import Client
+from holdfast.api.info import WaiterInfo, waiter_info
+from holdfast.api.options import check_callback
 from holdfast.core.holds import Hold
 from holdfast.core.records import SECOND, Mode, Note
 from holdfast.errors import UsageError
-from holdfast.options import check_callback
-from holdfast.views import WaiterInfo, waiter_info
+from holdfast.runtime import clock, fork_hooks
+from holdfast.runtime.client import Client
 
 R = TypeVar("R")
 E = TypeVar("E")
@@ -22,7 +22,7 @@ L = TypeVar("L", bound="LeaseBase[Any]")
 _setup = threading.Lock()  # for the rare first use of an event or a callback
 
 
-@forks.in_child
+@fork_hooks.in_child
 def _in_child() -> None:
     """Another thread, which a forked child does not have, may have held the parent's."""
     global _setup
