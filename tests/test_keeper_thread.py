@@ -182,7 +182,7 @@ def test_an_odd_error_in_a_beat_is_a_failed_beat(caplog: pytest.LogCaptureFixtur
         store.odd = False
         with locks.acquire("other") as other:
             until(lambda: other.hold.renewed > other.hold.acquired)
-    assert any("Trouble to renew" in line and "odd" in line for line in caplog.messages)
+    assert any("Could not renew" in line and "odd" in line for line in caplog.messages)
 
 
 def test_a_batch_that_fails_in_an_odd_way_is_taken_apart() -> None:

@@ -341,7 +341,7 @@ class Locks:
     def evict(self, key: str, *, fence: int | None = None) -> tuple[HolderInfo, ...]:
         """Evict the current holders, or only the one with `fence`. Returns those evicted.
 
-        They learn it at their next beat; until then only the fence tells them apart.
+        They learn of it at their next renewal; until then only the fence tells them apart.
         """
         key = self._requests.key(key)
         check_fence(fence)

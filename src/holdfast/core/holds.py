@@ -16,7 +16,7 @@ from holdfast.core.validity import deadline
 
 State = Literal["held", "lost", "released", "handed over"]
 
-# A grant is renewed this often within its ttl; danger is told after two thirds of it.
+# A grant is renewed this often within its ttl; if renewals fail, danger is told after two thirds.
 BEATS_PER_TTL = 3
 # Of a claim that waits for weeks, so many writes are remembered.
 REMEMBERED_WRITES = 64

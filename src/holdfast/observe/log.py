@@ -46,6 +46,9 @@ _LEVELS = {
     events.StoreTrouble: logging.WARNING,
 }
 
+# What was tried, where the verb alone does not fit before "lock".
+_TRIED = {"use a ticket": "use the ticket for lock", "clean up": "clean up behind lock"}
+
 
 def _level(event: events.Event) -> int:
     match event:
@@ -89,9 +92,13 @@ def _describe(event: events.Event) -> str:
         case events.Evicted(key, holders):
             return f"Evicted {names(holders)} from lock {key}"
         case events.StoreTrouble(key, error, doing, True):
-            return f"Trouble to {doing} lock {key}, trying again: {redact(error)}"
+            return f"Could not {_tried(doing)} {key}, trying again: {redact(error)}"
         case events.StoreTrouble(key, error, doing):
-            return f"Could not {doing} lock {key}, its ttl will free it: {redact(error)}"
+            return f"Could not {_tried(doing)} {key}, its ttl will free it: {redact(error)}"
+
+
+def _tried(doing: str) -> str:
+    return _TRIED.get(doing, f"{doing} lock")
 
 
 def _extra(event: events.Event) -> dict[str, object]:
