@@ -16,7 +16,7 @@ import pytest
 
 from holdfast import AcquireTimeout, Busy, OutcomeUnknown, Unavailable, UsageError
 from holdfast.aio import Lease, Leases, Locks, connect
-from holdfast.core.events import StoreTrouble
+from holdfast.core.events import GaveUp, StoreTrouble
 from holdfast.stores.async_adapters import InlineStore, ThreadedStore
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import FaultyStore
@@ -153,7 +153,7 @@ def _nothing_left(act: str, store: MemoryStore, locks: Locks, prepared: Any) -> 
         assert all(holder.offered for holder in holders)
     else:
         assert holders == []
-        assert len(locks._client.keeper) == 0
+        assert len(locks._leases.keeper) == 0
 
 
 def test_timeout_around_a_wait() -> None:
@@ -275,7 +275,10 @@ def test_a_clean_up_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
             assert task.cancelled()
 
     asyncio.run(run())
-    assert told[-1] == StoreTrouble("k", "away", "clean up", again=False)
+    trouble, gave_up = told[-2:]
+    assert trouble == StoreTrouble("k", "away", "clean up", again=False)
+    assert isinstance(gave_up, GaveUp)
+    assert gave_up.why == "interrupted"
 
 
 def test_cancellation_during_the_clean_up_is_not_swallowed() -> None:

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from holdfast import aio as aio
     from holdfast.api.guard import current_lease
     from holdfast.api.info import HolderInfo, LockInfo, WaiterInfo
-    from holdfast.api.locks import Lease, Leases, Locks, connect
+    from holdfast.api.leases import Lease, Leases
+    from holdfast.api.locks import Locks, connect
     from holdfast.api.wants import Want
 
 __version__ = "0.1.0"
@@ -85,8 +86,8 @@ __all__ = [
 # use. The errors are here at once, so that none has to be imported while it is being caught.
 _LATER = {
     "HolderInfo": "api.info",
-    "Lease": "api.locks",
-    "Leases": "api.locks",
+    "Lease": "api.leases",
+    "Leases": "api.leases",
     "LockInfo": "api.info",
     "Locks": "api.locks",
     "WaiterInfo": "api.info",

@@ -10,9 +10,9 @@ import pytest
 
 from holdfast.core.acquiring import (
     ANNOUNCE_AFTER,
-    FRONT_PATIENCE,
-    PATIENCE,
-    PATIENCE_PER_PLACE,
+    FRONT_PLACE_TTL,
+    QUEUE_PLACE_TTL,
+    TTL_PER_PLACE_AHEAD,
     Terms,
     acquire_all_steps,
     acquire_steps,
@@ -67,9 +67,9 @@ def by_script(ahead: int, ttl: int = TTL) -> tuple[list[Claim], list[int]]:
 def test_the_first_give_a_sign_of_life_more_often() -> None:
     """Who dies at the head of the queue is in everybody's way; who dies far back is not."""
     lasts = {ahead: by_script(ahead)[0][-1].patience for ahead in (0, 1, 5, 50, 1000)}
-    assert lasts[0] == FRONT_PATIENCE
+    assert lasts[0] == FRONT_PLACE_TTL
     assert sorted(lasts.values()) == list(lasts.values())
-    assert lasts[1000] == PATIENCE + 1000 * PATIENCE_PER_PLACE
+    assert lasts[1000] == QUEUE_PLACE_TTL + 1000 * TTL_PER_PLACE_AHEAD
 
 
 @pytest.mark.parametrize("ahead", [0, 3, 200])
@@ -108,7 +108,7 @@ def test_where_a_place_is_a_write_it_lasts_longer() -> None:
     terms = Terms(timeout=1, fair=True)
     with pytest.raises(Unavailable):
         play(acquire_steps(Observations(KINDS["server"].facts), attempt, terms, 0), answer)
-    assert [place.ttl for place in places] == [PATIENCE]
+    assert [place.ttl for place in places] == [QUEUE_PLACE_TTL]
 
 
 # --- when it gets in line, and when it looks ------------------------------------------------

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Self, TypeVar, overload
 
 from holdfast.api.info import WaiterInfo, waiter_info
-from holdfast.api.options import check_callback
+from holdfast.api.options import check_callback, check_switch
+from holdfast.api.requests import share_ticket
 from holdfast.core.holds import Hold
 from holdfast.core.records import SECOND, Mode, Note
 from holdfast.errors import UsageError
 from holdfast.runtime import clock, fork_hooks
-from holdfast.runtime.client import Client
+from holdfast.runtime.leases_in_use import LeasesInUse
 
 R = TypeVar("R")
 E = TypeVar("E")
@@ -56,13 +57,13 @@ class Signals(Generic[E]):
 class LeaseBase(Generic[E]):
     """A lease: what was asked for, until it is released, handed over or lost."""
 
-    __slots__ = ("__weakref__", "_callbacks", "_client", "_hold")
+    __slots__ = ("__weakref__", "_callbacks", "_hold", "_leases")
     _callbacks: dict[str, list[Callable[..., Any]]]  # there as soon as there are signals
 
-    def __init__(self, client: Client, hold: Hold) -> None:
-        self._client = client
+    def __init__(self, leases: LeasesInUse, hold: Hold) -> None:
+        self._leases = leases
         self._hold = hold
-        client.keeper.refer(self, hold)
+        leases.keeper.refer(self, hold)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         # For `copy` and `pickle`. There can be no second one: the first that is dropped ends it.
@@ -122,7 +123,7 @@ class LeaseBase(Generic[E]):
     @property
     def held(self) -> bool:
         """Whether it is surely ours at this moment. Never asks the store."""
-        return self._client.held(self._hold)
+        return self._leases.held(self._hold)
 
     def remaining(self) -> float:
         """For how many seconds it is surely ours without another renewal; 0 once it is not."""
@@ -132,7 +133,7 @@ class LeaseBase(Generic[E]):
 
     def check(self) -> None:
         """Raise `LeaseLost` unless it is surely ours at this moment. Never asks the store."""
-        self._client.check_held(self._hold)
+        self._leases.check_held(self._hold)
 
     @property
     def wanted(self) -> tuple[WaiterInfo, ...]:
@@ -150,7 +151,12 @@ class LeaseBase(Generic[E]):
         Either side alone keeps it. The one who releases ends it for both, and the other
         learns it at its next beat; a joined party may do so only with `release=True`.
         """
-        return self._client.share(self._hold, release=release)
+        hold = self._hold
+        self._leases.check_held(hold)
+        if check_switch(release, "release"):
+            self._leases.check_may_end(hold)
+        hold.shared = True
+        return share_ticket(hold, release=release)
 
     # --- what it tells ----------------------------------------------------------------------
 

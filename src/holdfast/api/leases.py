@@ -1,4 +1,5 @@
-"""The leases of the blocking face."""
+# Made from leases_async.py by tools/async_to_sync.py: change that, and run `make generate`.
+"""The leases of a face: what talks to the store is here, the rest in `lease_base`."""
 
 from __future__ import annotations
 
@@ -10,33 +11,49 @@ from typing import Any
 
 from holdfast.api.lease_base import LeaseBase, LeasesBase, graver
 from holdfast.api.options import Seconds
+from holdfast.api.requests import hand_over_ticket
 from holdfast.core.events import StoreTrouble
+from holdfast.core.holds import Hold
+from holdfast.core.observations import Observations
+from holdfast.core.records import SECOND, Micros
 from holdfast.core.renewing import renew_steps
 from holdfast.core.steps import offer_steps, release_steps
 from holdfast.errors import HoldfastError, LeaseLost
-from holdfast.observe.log import printable
+from holdfast.observe.log import logger, printable
 from holdfast.runtime import clock
-from holdfast.runtime.client import PATIENCE, logger
+from holdfast.runtime.driver import Driver
+from holdfast.runtime.leases_in_use import LeasesInUse
+
+# How long release, hand-over, join and take go on trying while the store is in trouble.
+RETRY_FOR: Micros = 5 * SECOND
 
 
 class Lease(LeaseBase[threading.Event]):
     """A lock that is ours for now. Use it in a `with` block, or call `release()`.
 
     If the block ends well but the lease was lost on the way, `LeaseLost` is raised at its
-    end; an exception of the block itself is never replaced.
+    end; an exception of the block itself is never replaced. Renewal runs in a thread, also that
+    of an asyncio lease, so that a blocked event loop does not cost it; its `lost` and its
+    callbacks come on the loop.
     """
 
-    __slots__ = ()
+    __slots__ = ("_driver", "_observations")
+
+    def __init__(
+        self, leases: LeasesInUse, driver: Driver, observations: Observations, hold: Hold
+    ) -> None:
+        super().__init__(leases, hold)
+        self._driver = driver
+        self._observations = observations
 
     def renew(self) -> None:
         """Renew it now; `LeaseLost` if it is gone. The keeper does this by itself."""
-        client, hold = self._client, self._hold
-        client.check_usable()
-        client.check_held(hold)
+        leases, hold = self._leases, self._hold
+        leases.check_renewable(hold)
         try:
-            client.driver.run(renew_steps(client.observations, hold))
+            self._driver.run(renew_steps(self._observations, hold))
         except LeaseLost as lost:
-            client.keeper.lose(hold, lost.why)
+            leases.keeper.lose(hold, lost.why)
             raise
 
     def release(self) -> bool:
@@ -44,21 +61,21 @@ class Lease(LeaseBase[threading.Event]):
 
         If the store cannot be reached for a while this raises, and the ttl frees the lock.
         """
-        client, hold = self._client, self._hold
-        attempt = client.begin_release(hold)
+        leases, hold = self._leases, self._hold
+        attempt = leases.begin_release(hold)
         if attempt is None:
             return False
         now = clock.monotonic()
         try:
-            freed = client.driver.run(
-                release_steps(client.observations, attempt, now, now + PATIENCE)
+            freed = self._driver.run(
+                release_steps(self._observations, attempt, now, now + RETRY_FOR)
             )
         except HoldfastError:
             raise
         except BaseException:
-            client.driver.undo((attempt,))
+            self._driver.undo((attempt,))
             raise
-        client.finish_release(hold, freed)
+        leases.finish_release(hold, freed)
         return freed
 
     def hand_over(self, *, ttl: Seconds | None = None) -> str:
@@ -67,16 +84,18 @@ class Lease(LeaseBase[threading.Event]):
         It is no longer ours from here on, whatever happens. If nobody comes within `ttl`
         (by default the lease's own), the lock is free.
         """
-        client, hold = self._client, self._hold
-        attempt, ticket = client.begin_hand_over(hold, ttl)
+        leases, hold = self._leases, self._hold
+        leases.check_renewable(hold)
+        leases.check_may_end(hold)
+        attempt, ticket = hand_over_ticket(hold, ttl)
+        leases.begin_hand_over(hold)
+        until = clock.monotonic() + RETRY_FOR
         try:
-            client.driver.run(
-                offer_steps(client.observations, attempt, clock.monotonic() + PATIENCE)
-            )
+            self._driver.run(offer_steps(self._observations, attempt, until))
         except BaseException:
-            client.driver.undo((attempt,))
+            self._driver.undo((attempt,))
             raise
-        client.ended(hold, "Handed over")
+        leases.ended(hold, "Handed over")
         return ticket
 
     def __enter__(self) -> Lease:
@@ -93,9 +112,11 @@ class Lease(LeaseBase[threading.Event]):
             self.release()
         except HoldfastError as trouble:
             # The work was protected to its end; only the lock stays until its ttl.
-            self._client.emit(StoreTrouble(self.key, str(trouble), "release", again=False))
+            self._leases.sinks.emit(StoreTrouble(self.key, str(trouble), "release", again=False))
         if exc_type is None and self._hold.state == "lost":
             self.check()
+
+    # --- what it tells ----------------------------------------------------------------------
 
     def _new_event(self) -> threading.Event:
         return threading.Event()
@@ -104,8 +125,9 @@ class Lease(LeaseBase[threading.Event]):
         event.set()
 
     def _call(self, callback: Callable[..., Any]) -> None:
+        call = functools.partial(_call_back, callback, self)
         try:
-            self._client.callbacks.run(functools.partial(_call_back, callback, self))
+            self._leases.callbacks.run(call)
         except RuntimeError:  # no thread to be had; whoever tells of the lease goes on
             key = printable(self.key)
             logger.exception("A callback of the lease on %s could not be called", key)
@@ -139,7 +161,7 @@ class Leases(LeasesBase[Lease]):
         self._each(lambda lease: lease.__exit__(exc_type, None, None))
 
     def _each(self, call: Callable[[Lease], object]) -> None:
-        """For all of them, though one fails or we are interrupted; then say so."""
+        """For all of them, though one fails or we are interrupted or cancelled; then say so."""
         trouble: BaseException | None = None
         for lease in reversed(self._leases):
             try:

@@ -1,16 +1,26 @@
-"""The blocking face: `holdfast.connect()`, `Locks`, `Lease`. `aio` is its mirror."""
+# Made from locks_async.py by tools/async_to_sync.py: change that, and run `make generate`.
+"""`connect()` and `Locks`: what callers use, written once for both faces."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeVar, overload
 
 from holdfast.api.guard import Guarded, OnBusy, OrElse, Within, options_for
 from holdfast.api.info import HolderInfo, LockInfo, holder_info, lock_info
-from holdfast.api.leases import Lease, Leases
-from holdfast.api.options import Seconds, check_fence, check_key, check_prefix, check_retention
-from holdfast.api.store_source import DEFAULT, Place, connect_to
+from holdfast.api.leases import RETRY_FOR, Lease, Leases
+from holdfast.api.options import (
+    Seconds,
+    check_callback,
+    check_cap,
+    check_fence,
+    check_prefix,
+    check_retention,
+)
+from holdfast.api.requests import Requests
+from holdfast.api.store_source import DEFAULT, StoreSource, connect_to
 from holdfast.api.wants import Want, check_wants
 from holdfast.core.acquiring import acquire_all_steps, acquire_steps
 from holdfast.core.contract import Facts
@@ -22,23 +32,23 @@ from holdfast.core.steps import enter_steps, evict_steps
 from holdfast.core.wait_until_free import wait_until_free_steps
 from holdfast.errors import Busy, UsageError
 from holdfast.runtime import clock
-from holdfast.runtime.client import PATIENCE, Client
+from holdfast.runtime.client import Client
+from holdfast.runtime.driver import Driver
 from holdfast.stores.base import Store
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-__all__ = ["Lease", "Leases", "Locks", "connect"]
-
 
 def connect(
-    url: Place = DEFAULT,
+    url: StoreSource = DEFAULT,
     *,
     owner: str | None = None,
     ttl: Seconds = 30.0,
     store_patience: Seconds = 60.0,
     beats_per_second: float | None = None,
     on_event: Callable[[Event], None] | None = None,
+    sinks: Iterable[Callable[[Event], None]] = (),
     **store_options: Any,
 ) -> Locks:
     """Open the locks of a store.
@@ -51,6 +61,7 @@ def connect(
     beats_per_second  a cap on renewals, for stores that charge for them
     on_event          is called with every event, in whatever thread it happens; the keeper waits
                       for it too, so it should not take long
+    sinks             more of such functions, each called with every event
     """
     make = functools.partial(
         Locks,
@@ -59,19 +70,50 @@ def connect(
         store_patience=store_patience,
         beats_per_second=beats_per_second,
         on_event=on_event,
+        sinks=sinks,
     )
     return connect_to(url, store_options, make)
 
 
 class Locks:
-    """The locks of one store. Safe to use from many threads; not across a fork."""
+    """The locks of one store."""
 
-    def __init__(self, store: Store, **options: Any) -> None:
-        self._client = Client(store, **options)
-        self._client.make_lease = functools.partial(Lease, self._client)
+    def __init__(
+        self,
+        store: Store,
+        *,
+        owner: str | None = None,
+        ttl: Seconds = 30.0,
+        store_patience: Seconds = 60.0,
+        beats_per_second: float | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        sinks: Iterable[Callable[[Event], None]] = (),
+    ) -> None:
+        listeners = [*sinks] if on_event is None else [on_event, *sinks]
+        for listener in listeners:
+            check_callback(listener, "on_event" if listener is on_event else "sinks")
+        self._client = Client(store, listeners, check_cap(beats_per_second))
+        self._leases = self._client.leases
+        self._observations = self._client.observations
+        self._requests = Requests(
+            store.facts,
+            self._client.check_usable,
+            owner=owner,
+            ttl=ttl,
+            store_patience=store_patience,
+        )
+        served_by = store
+        self._driver = Driver(
+            served_by,
+            self._observations,
+            self._client.sinks.emit,
+            self._keep,
+            self._client.check_usable,
+        )
 
     def __repr__(self) -> str:
-        return f"<Locks on {self._client.facts.name} as {self._client.owner!r}>"
+        name = "Locks"
+        return f"<{name} on {self.facts.name} as {self._requests.owner!r}>"
 
     @property
     def facts(self) -> Facts:
@@ -94,7 +136,7 @@ class Locks:
         keep: bool = True,
         max_hold: Seconds | None = None,
     ) -> Lease:
-        """Get the lock, and wait for it if need be.
+        """Get the lock, and wait for it if need be. Use it in a `with` block.
 
         ttl       how long it outlives this process; it is renewed while this process lives
         timeout   how long to wait (None: as long as it takes), then `AcquireTimeout`
@@ -106,14 +148,17 @@ class Locks:
         keep      renew in the background; without it, the lease just runs out
         max_hold  stop renewing after this long
         """
-        client = self._client
-        terms = client.terms(timeout, fair, keep, max_hold)
-        attempt = client.claim(key, ttl, mode, limit, owner, note, terms)
-        return self._enter(
-            attempt,
-            acquire_steps(client.observations, attempt, terms, clock.monotonic()),
-            "Acquired",
-        )
+        return self._acquire(key, ttl, timeout, mode, limit, fair, owner, note, keep, max_hold)
+
+    def _acquire(
+        self, key: str, ttl: Seconds | None, timeout: Seconds | None, mode: str | None,
+        limit: int | None, fair: bool | None, owner: str | None, note: dict[str, Any] | None,
+        keep: bool, max_hold: Seconds | None,
+    ) -> Lease:  # fmt: skip
+        terms = self._requests.terms(timeout, fair, keep, max_hold)
+        attempt = self._requests.claim(key, ttl, mode, limit, owner, note, terms)
+        steps = acquire_steps(self._observations, attempt, terms, clock.monotonic())
+        return self._enter(attempt, steps, "Acquired")
 
     def try_acquire(
         self,
@@ -129,10 +174,7 @@ class Locks:
     ) -> Lease | None:
         """Get the lock if it is free now; None if it is not. Never waits."""
         try:
-            return self.acquire(
-                key, ttl=ttl, timeout=0, mode=mode, limit=limit,
-                owner=owner, note=note, keep=keep, max_hold=max_hold,
-            )  # fmt: skip
+            return self._acquire(key, ttl, 0, mode, limit, None, owner, note, keep, max_hold)
         except Busy:
             return None
 
@@ -153,29 +195,34 @@ class Locks:
         Everyone gets them in the same order, whatever the order here, so that two parties
         who want the same locks never wait for each other in a circle.
         """
-        client = self._client
-        terms = client.terms(timeout, fair, keep, max_hold)
+        return self._acquire_all(wants, ttl, timeout, fair, owner, note, keep, max_hold)
+
+    def _acquire_all(
+        self, wants: Iterable[str | Want], ttl: Seconds | None, timeout: Seconds | None,
+        fair: bool | None, owner: str | None, note: dict[str, Any] | None, keep: bool,
+        max_hold: Seconds | None,
+    ) -> Leases:  # fmt: skip
+        terms = self._requests.terms(timeout, fair, keep, max_hold)
         attempts = [
-            client.claim(want.key, ttl, want.mode, want.limit, owner, note, terms)
+            self._requests.claim(want.key, ttl, want.mode, want.limit, owner, note, terms)
             for want in check_wants(wants)
         ]
+        for attempt in attempts:
+            self._leases.started(attempt)
         try:
-            client.driver.run(acquire_all_steps(client.observations, attempts, terms))
-            return Leases([client.adopted(attempt) for attempt in attempts])
-        except BaseException:
-            client.disown(attempts)
-            client.driver.undo(attempts)
+            self._driver.run(acquire_all_steps(self._observations, attempts, terms))
+            return Leases([self._leases.kept(attempt) for attempt in attempts])
+        except BaseException as why:
+            self._leases.disown(attempts)
+            self._undo(attempts, why)
             raise
 
     def join(self, ticket: str, *, keep: bool = True, max_hold: Seconds | None = None) -> Lease:
         """Keep a lease alive together with the party who gave the ticket (`share()`)."""
-        client = self._client
-        attempt, may_release = client.joining(ticket)
-        care = client.joined_care(keep, max_hold, may_release)
-        until = clock.monotonic() + PATIENCE
-        return self._enter(
-            attempt, enter_steps(client.observations, attempt, care, until), "Joined"
-        )
+        attempt, care = self._requests.join(ticket, keep, max_hold)
+        until = clock.monotonic() + RETRY_FOR
+        steps = enter_steps(self._observations, attempt, care, until)
+        return self._enter(attempt, steps, "Joined")
 
     def take(
         self,
@@ -188,23 +235,32 @@ class Locks:
         max_hold: Seconds | None = None,
     ) -> Lease:
         """Become the holder of a lease that was handed over, with a new fence."""
-        client = self._client
-        attempt = client.taking(ticket, owner, ttl, note)
-        care = client.care(keep, max_hold)
-        until = clock.monotonic() + PATIENCE
-        return self._enter(
-            attempt, enter_steps(client.observations, attempt, care, until), "Took over"
-        )
+        attempt = self._requests.take(ticket, owner, ttl, note)
+        care = self._requests.care(keep, max_hold)
+        until = clock.monotonic() + RETRY_FOR
+        steps = enter_steps(self._observations, attempt, care, until)
+        return self._enter(attempt, steps, "Took over")
 
     def _enter(self, attempt: Attempt, steps: Steps[Hold], how: str) -> Lease:
-        client = self._client
+        self._leases.started(attempt)
         try:
-            hold = client.driver.run(steps)
-            lease: Lease = client.adopt(hold, how)
+            hold = self._driver.run(steps)
+            lease = Lease(self._leases, self._driver, self._observations, hold)
+            self._leases.adopt(lease, how, attempt.number)
             return lease
-        except BaseException:
-            client.driver.undo((attempt,))
+        except BaseException as why:
+            self._undo((attempt,), why)
             raise
+
+    def _undo(self, attempts: Sequence[Attempt], why: BaseException) -> None:
+        try:
+            self._driver.undo(attempts)
+        finally:
+            self._leases.gave_up(attempts, why)
+
+    def _keep(self, hold: Hold) -> None:
+        """An acquire_all has got one of its locks, and goes on."""
+        self._leases.keep(Lease(self._leases, self._driver, self._observations, hold))
 
     @overload
     def guard(
@@ -220,17 +276,14 @@ class Locks:
         When the lock is taken: `skip` returns None and `raise` raises `Busy`, at once or after
         `timeout`; `wait` waits. Other options are those of `acquire`.
         """
-        from inspect import iscoroutinefunction
-
         passed_on = options_for(self.acquire, key, busy, options)
 
-        def decorate(function: Callable[P, R]) -> Callable[P, R | None]:
-            if iscoroutinefunction(function):
-                raise UsageError("This is an async function: guard it with holdfast.aio's locks.")
+        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
             guarded = Guarded(function, key, busy)
+            _check_flavour(function)
 
             @functools.wraps(function)
-            def run(*args: P.args, **kwargs: P.kwargs) -> R | None:
+            def run(*args: Any, **kwargs: Any) -> Any:
                 name = guarded.key(args, kwargs)
                 try:
                     lease = self.acquire(name, **passed_on)
@@ -252,10 +305,8 @@ class Locks:
 
     def show(self, key: str) -> LockInfo:
         """Who holds a lock and who waits for it."""
-        client = self._client
-        client.check_usable()
-        key = check_key(key, client.facts.max_key_bytes)
-        return lock_info(client.driver.run(show_steps(client.observations, key)))
+        key = self._requests.key(key)
+        return lock_info(self._driver.run(show_steps(self._observations, key)))
 
     def wait_until_free(self, key: str, timeout: Seconds | None = None) -> LockInfo:
         """Wait until nobody holds a lock, without acquiring it: the lock as it was then seen.
@@ -264,18 +315,16 @@ class Locks:
         `Busy`. Work that goes on under the lock can be followed meanwhile: `show()` tells
         its owner, note and age. By the time this returns, somebody else may hold it again.
         """
-        client = self._client
-        wait = client.patience(key, timeout)
-        return lock_info(client.driver.run(wait_until_free_steps(client.observations, wait)))
+        wait = self._requests.wait(key, timeout)
+        return lock_info(self._driver.run(wait_until_free_steps(self._observations, wait)))
 
     def list(self, prefix: str = "", *, free: bool = False) -> Iterator[LockInfo]:
         """The locks whose keys start with a prefix, page by page; `free` ones too if asked."""
-        client = self._client
         prefix = check_prefix(prefix)
         cursor = None
         while True:
-            client.check_usable()
-            page = client.driver.run(list_steps(client.observations, prefix, cursor))
+            self._client.check_usable()
+            page = self._driver.run(list_steps(self._observations, prefix, cursor))
             for seen in page.locks:
                 info = lock_info(seen)
                 if free or info.waiters or not info.free:
@@ -290,28 +339,27 @@ class Locks:
             yield from info.holders
 
     def evict(self, key: str, *, fence: int | None = None) -> tuple[HolderInfo, ...]:
-        """Throw out who holds a lock now (or only the holder with this fence); who that was.
+        """Evict the current holders, or only the one with `fence`. Returns those evicted.
 
-        They learn it at their next beat; until then only the fence tells them apart.
+        They learn of it at their next renewal; until then only the fence tells them apart.
         """
-        client = self._client
-        client.check_usable()
-        key = check_key(key, client.facts.max_key_bytes)
+        key = self._requests.key(key)
         check_fence(fence)
-        until = clock.monotonic() + PATIENCE
-        evicted = client.driver.run(evict_steps(client.observations, key, fence, until))
-        client.evicted(key, evicted.holders)
+        until = clock.monotonic() + RETRY_FOR
+        steps = evict_steps(self._observations, key, fence, until)
+        evicted = self._driver.run(steps)
+        self._leases.evicted(key, evicted.holders)
         return tuple(holder_info(key, holder, None, 0) for holder in evicted.holders)
 
     def purge(self, prefix: str = "", *, older_than: Seconds = 24 * 3600.0) -> int:
-        """Drop the records of locks that nobody has used for a while; how many they were."""
-        client = self._client
+        """Drop the records of locks that nobody has used for a while. Returns how many."""
         prefix = check_prefix(prefix)
         retention = check_retention(older_than)
         dropped, cursor = 0, None
         while True:
-            client.check_usable()
-            page = client.driver.run(purge_steps(client.observations, prefix, cursor, retention))
+            self._client.check_usable()
+            steps = purge_steps(self._observations, prefix, cursor, retention)
+            page = self._driver.run(steps)
             dropped += page.dropped
             cursor = page.cursor
             if cursor is None:
@@ -328,13 +376,22 @@ class Locks:
         """Let go of the store. Leases that are still held are lost to this client, and given back
         as far as that can be done within two seconds. Those that were shared, joined or acquired
         with `keep=False` stay until their ttl."""
+        if not self._client.usable:
+            return
+        store = self._client.store
         giving_back = self._client.close()
         if giving_back is not None:
             giving_back.wait()
-            self._client.store.close()
+            store.close()
 
     def __enter__(self) -> Locks:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _check_flavour(function: Callable[..., Any]) -> None:
+    """Refuse a function of the other kind."""
+    if inspect.iscoroutinefunction(function):
+        raise UsageError("This is an async function: guard it with holdfast.aio's locks.")

@@ -25,10 +25,10 @@ class _Default:
 
 DEFAULT: Final = _Default()
 # A URL, an open store, None, or an object that a store can be opened on (an Engine, ...).
-Place: TypeAlias = Any
+StoreSource: TypeAlias = Any
 
 
-def connect_to(place: Place, options: dict[str, Any], make: Callable[[Store], L]) -> L:
+def connect_to(place: StoreSource, options: dict[str, Any], make: Callable[[Store], L]) -> L:
     """A client of a store; if it cannot be made, a store opened for it is closed again."""
     store = open_source(place, options)
     try:
@@ -39,7 +39,7 @@ def connect_to(place: Place, options: dict[str, Any], make: Callable[[Store], L]
         raise
 
 
-def open_source(place: Place, options: dict[str, Any]) -> Store:
+def open_source(place: StoreSource, options: dict[str, Any]) -> Store:
     """Open a store: the one given, $HOLDFAST_URL, or the embedded SQLite file.
 
     None switches locking off (`null://`).

@@ -16,7 +16,7 @@ from holdfast.stores.url import redact
 
 if TYPE_CHECKING:
     from holdfast.api.locks import Locks
-    from holdfast.api.store_source import Place
+    from holdfast.api.store_source import StoreSource
     from holdfast.core.events import Event
     from holdfast.stores.base import Store
 
@@ -29,7 +29,7 @@ class Session:
         self.verbose = False
 
     @property
-    def place(self) -> Place:
+    def place(self) -> StoreSource:
         """What to connect to."""
         from holdfast.api.store_source import DEFAULT
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import signal
 import time
 
-from holdfast.api.locks import Lease
+from holdfast.api.leases import Lease
 from holdfast.cli.child import Child
 from holdfast.cli.session import tell
 from holdfast.cli.signals import Inbox

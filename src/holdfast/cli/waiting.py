@@ -152,4 +152,4 @@ def situation(event: events.Waiting, since: Micros) -> str:
 
 def trouble(event: events.StoreTrouble) -> str:
     """That the store failed, and that it is tried again."""
-    return f"{event.key!r}: trouble with the store, trying again: {redact(event.error)}"
+    return f"{event.key!r}: the store failed, trying again: {redact(event.error)}"

@@ -34,14 +34,14 @@ from holdfast.errors import (
 # A claim that has waited this long takes a place in the queue (unless told otherwise).
 ANNOUNCE_AFTER: Micros = 1_500_000
 # A place in the queue lasts this long without a sign of life.
-PATIENCE: Micros = 10 * SECOND
+QUEUE_PLACE_TTL: Micros = 10 * SECOND
 # And longer the further back it is: whoever is dead there is in nobody's way yet, and a long
 # queue that is renewed all the time keeps the store busy.
-PATIENCE_PER_PLACE: Micros = SECOND // 20
+TTL_PER_PLACE_AHEAD: Micros = SECOND // 20
 # Where the store runs the rules a sign of life is cheap, and so the first few give one more
 # often: whoever dies at the head of the queue keeps a free lock from the others for so long.
-FRONT_PATIENCE: Micros = 3 * SECOND
-FRONT_PATIENCE_PER_PLACE: Micros = SECOND // 2
+FRONT_PLACE_TTL: Micros = 3 * SECOND
+FRONT_TTL_PER_PLACE_AHEAD: Micros = SECOND // 2
 # A waiter looks again this often even if nothing woke it: in the queue, and outside.
 LOOK_AGAIN: Micros = 30 * SECOND
 LOOK_AGAIN_UNQUEUED: Micros = 1 * SECOND
@@ -68,9 +68,9 @@ def queues_at_once(terms: Terms, scripted: bool) -> bool:
 
 def patience_for(ttl: Micros, ahead: int, scripted: bool) -> Micros:
     """How long a place lasts with so many ahead of it."""
-    patience = PATIENCE + ahead * PATIENCE_PER_PLACE
+    patience = QUEUE_PLACE_TTL + ahead * TTL_PER_PLACE_AHEAD
     if scripted:
-        patience = min(patience, FRONT_PATIENCE + ahead * FRONT_PATIENCE_PER_PLACE)
+        patience = min(patience, FRONT_PLACE_TTL + ahead * FRONT_TTL_PER_PLACE_AHEAD)
     return min(ttl, patience)
 
 
@@ -156,7 +156,7 @@ def _wait_of(attempt: Attempt, terms: Terms, started: Micros, scripted: bool) ->
     claim: Claim = attempt.command  # type: ignore[assignment]
     return _Wait(
         attempt.key, claim.owner, terms.timeout, terms.store_patience, started,
-        attempt=attempt, fair=terms.fair, scripted=scripted,
+        attempt=attempt, fair=terms.fair, scripted=scripted, attempt_number=attempt.number,
     )  # fmt: skip
 
 

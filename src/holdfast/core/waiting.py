@@ -25,6 +25,7 @@ class BoundedWait(Struct, eq=False, gc=False):
     trouble_since: Micros | None = None
     pause: Micros = FIRST_PAUSE
     told: tuple[int, ...] | None = None  # the fences of the holders told of last
+    attempt_number: int = 0  # of the claim that waits
 
     @property
     def ends_at(self) -> Micros | None:
@@ -56,6 +57,7 @@ class BoundedWait(Struct, eq=False, gc=False):
             None if frees_at is None else max(0, frees_at - now),
             news,
             more,
+            self.attempt_number,
         )
 
     def ride_out_steps(

@@ -1,14 +1,13 @@
-"""Runs steps in an asyncio task.
+"""Runs the core's steps over a store.
 
-A cancellation ends the steps where they stand. What they may have left in the store is
-taken out in a task of its own, which has a deadline and which no further cancellation
-can stop; then the cancellation goes on its way. It is never swallowed.
+A cancellation or an interrupt ends the steps where they stand. What they may have left in the
+store is taken out by `undo`, within a bounded time. A task that is cancelled does that in a task
+of its own, which no further cancellation can stop; then the cancellation goes on its way.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from holdfast.core.contract import Applied, Entry, Page
@@ -30,15 +29,27 @@ from holdfast.core.records import SECOND, Micros
 from holdfast.core.steps import undo_steps
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.runtime import clock
-from holdfast.runtime.driver import GRACE, local_handlers, report_leftover
-from holdfast.stores.async_adapters import drain
+from holdfast.runtime.flavour import ASYNC
+from holdfast.runtime.local_effects import GRACE, local_effects, report_leftover
+from holdfast.runtime.run_async import run
 from holdfast.stores.base import AsyncStore, Outcome
+
+if ASYNC:
+    import asyncio
+
+    from holdfast.stores.async_adapters import drain
+else:
+    import time
 
 R = TypeVar("R")
 
 
-class AsyncDriver:
-    """The asyncio driver over one store."""
+class Driver:
+    """Answers effects with the calls of one store.
+
+    `emit` and `keep` answer the effects of these names; `check` raises when the client was closed
+    while somebody waited.
+    """
 
     def __init__(
         self,
@@ -48,118 +59,97 @@ class AsyncDriver:
         keep: Callable[[Hold], None],
         check: Callable[[], object] = bool,
     ) -> None:
-        self._witness = observations
-        self._emit = emit
-        self._local = local_handlers(emit, keep)
         self._store = store
-        self._remote: dict[type, Callable[[Any], Awaitable[Any]]] = {
+        self._observations = observations
+        self._emit = emit
+        self._check = check
+        self._local = local_effects(emit, keep)
+        self._remote: dict[type, Callable[[Any], Any]] = {
             Load: self._load,
             Swap: self._swap,
-            SwapMany: self._swap_many,
             Apply: self._apply,
-            ApplyMany: self._apply_many,
             Scan: self._scan,
             Wait: self._wait,
             Sleep: self._sleep,
         }
-        self._check = check
-        self.loop: asyncio.AbstractEventLoop | None = None  # on which it was last used
-
-    def store_here(self, *, to_close: bool = False) -> AsyncStore:
-        """The store, for the event loop that runs. One loop may follow another, as they do in
-        tests; two at a time share only a store that knows nothing of loops. Whoever closes it
-        need not wait for the end of a loop that stands still: nobody is in its connections."""
-        loop, before = asyncio.get_running_loop(), self.loop
-        if loop is not before:
-            if before is not None and self._store.of_one_loop:
-                if before.is_running() if to_close else not before.is_closed():
-                    raise UsageError(
-                        "This client is in use on another event loop, and its connections belong "
-                        "to that one: call aio.connect() on each loop."
-                    )
-                self._store = self._store.moved()
-            self.loop = loop
-        return self._store
-
-    async def _load(self, effect: Load) -> tuple[Entry, Micros, Micros]:
-        sent = clock.monotonic()
-        return await self._store.load(effect.key), sent, clock.monotonic()
-
-    async def _scan(self, effect: Scan) -> Page:
-        return await self._store.scan(effect.prefix, effect.cursor, effect.limit)
-
-    async def _swap(self, effect: Swap) -> tuple[Outcome, Micros]:
-        outcome = await self._store.swap(effect.key, effect.version, effect.record, effect.wake)
-        return outcome, clock.monotonic()
-
-    async def _swap_many(self, effect: SwapMany) -> tuple[list[Outcome | Exception], Micros]:
-        outcomes: list[Outcome | Exception] = []
-        for swap in effect.swaps:
-            try:
-                outcomes.append((await self._swap(swap))[0])
-            except Exception as trouble:
-                outcomes.append(trouble)
-        return outcomes, clock.monotonic()
-
-    async def _apply(self, effect: Apply) -> tuple[Applied, Micros]:
-        applied = await self._store.apply(effect.key, effect.command, effect.beat)
-        return applied, clock.monotonic()
-
-    async def _apply_many(self, effect: ApplyMany) -> tuple[list[Applied | Exception], Micros]:
-        outcomes: list[Applied | Exception] = []
-        for apply in effect.applies:
-            try:
-                outcomes.append((await self._apply(apply))[0])
-            except Exception as trouble:
-                outcomes.append(trouble)
-        return outcomes, clock.monotonic()
-
-    # Who waits may find afterwards that the client was closed meanwhile.
-    async def _wait(self, effect: Wait) -> Entry | None:
-        self._check()
-        found = await self._store.wait(effect.key, effect.version, effect.token, effect.at_most)
-        self._check()
-        return found
-
-    async def _sleep(self, effect: Sleep) -> None:
-        await asyncio.sleep(effect.duration / SECOND)
-        self._check()
+        if ASYNC:
+            self.loop: asyncio.AbstractEventLoop | None = None  # on which it was last used
+        else:
+            # Only the keeper sends many in one trip, and it runs in threads.
+            self._remote[SwapMany] = lambda asked: (store.swap_many(asked.swaps), clock.monotonic())
+            self._remote[ApplyMany] = lambda asked: (
+                store.apply_many(asked.applies),
+                clock.monotonic(),
+            )
 
     async def run(self, steps: Steps[R]) -> R:
-        """Run to the end. A cancellation ends the steps where they stand."""
-        local, remote, store = self._local, self._remote, self.store_here()
-        answer: Any
-        try:
-            effect = steps.send(None)
-            while True:
-                try:
-                    kind = type(effect)
-                    if isinstance(effect, Apply):  # the only one that is in a hurry
-                        applied = await store.apply(effect.key, effect.command, effect.beat)
-                        answer = applied, clock.monotonic()
-                    elif kind in local:
-                        answer = local[kind](effect)
-                    else:
-                        answer = await remote[kind](effect)
-                except Exception as trouble:
-                    effect = steps.throw(trouble)
-                else:
-                    effect = steps.send(answer)
-        except StopIteration as done:
-            return done.value  # type: ignore[no-any-return]
-        except BaseException:
-            steps.close()
-            raise
+        """Run to the end. An interrupt or a cancellation ends the steps where they stand."""
+        if ASYNC:
+            self.store_here()
+        return await run(steps, self._local, self._remote)
 
     async def undo(self, attempts: Sequence[Attempt]) -> None:
         """Take out what the attempts left in the store; if that fails, the ttl will."""
-        if any(attempt.touched for attempt in attempts):
+        if not any(attempt.touched for attempt in attempts):
+            return
+        if ASYNC:
             cleaning = asyncio.ensure_future(self._undo(attempts))
             if await drain(cleaning, 2 * GRACE / SECOND):
                 raise asyncio.CancelledError
+        else:
+            self._undo(attempts)
 
     async def _undo(self, attempts: Sequence[Attempt]) -> None:
         try:
-            await self.run(undo_steps(self._witness, attempts, clock.monotonic() + GRACE))
+            await self.run(undo_steps(self._observations, attempts, clock.monotonic() + GRACE))
         except HoldfastError as trouble:
             report_leftover(self._emit, attempts, trouble)
+
+    if ASYNC:
+
+        def store_here(self, *, to_close: bool = False) -> AsyncStore:
+            """The store, for the event loop that runs. One loop may follow another, as they do in
+            tests; two at a time share only a store that knows nothing of loops. Whoever closes it
+            need not wait for the end of a loop that stands still: nobody is in its connections."""
+            loop, before = asyncio.get_running_loop(), self.loop
+            if loop is not before:
+                if before is not None and self._store.of_one_loop:
+                    if before.is_running() if to_close else not before.is_closed():
+                        raise UsageError(
+                            "This client is in use on another event loop, and its connections "
+                            "belong to that one: call aio.connect() on each loop."
+                        )
+                    self._store = self._store.moved()
+                self.loop = loop
+            return self._store
+
+    # --- effects that reach the store -------------------------------------------------------
+
+    async def _load(self, asked: Load) -> tuple[Entry, Micros, Micros]:
+        sent = clock.monotonic()
+        return await self._store.load(asked.key), sent, clock.monotonic()
+
+    async def _swap(self, asked: Swap) -> tuple[Outcome, Micros]:
+        outcome = await self._store.swap(asked.key, asked.version, asked.record, asked.wake)
+        return outcome, clock.monotonic()
+
+    async def _apply(self, asked: Apply) -> tuple[Applied, Micros]:
+        applied = await self._store.apply(asked.key, asked.command, asked.beat)
+        return applied, clock.monotonic()
+
+    async def _scan(self, asked: Scan) -> Page:
+        return await self._store.scan(asked.prefix, asked.cursor, asked.limit)
+
+    # Who waits may find afterwards that the client was closed meanwhile.
+    async def _wait(self, asked: Wait) -> Entry | None:
+        self._check()
+        found = await self._store.wait(asked.key, asked.version, asked.token, asked.at_most)
+        self._check()
+        return found
+
+    async def _sleep(self, asked: Sleep) -> None:
+        if ASYNC:
+            await asyncio.sleep(asked.duration / SECOND)
+        else:
+            time.sleep(asked.duration / SECOND)
+        self._check()

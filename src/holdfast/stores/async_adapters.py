@@ -79,7 +79,9 @@ class ThreadedStore(AsyncStore):
 
 
 async def drain(future: asyncio.Future[R], seconds: float) -> bool:
-    """Wait until it is done, however often we are cancelled, but not for ever. True: we were."""
+    """Wait up to `seconds` for `future`, deferring cancellation.
+
+    Returns True if we were cancelled meanwhile."""
     loop = asyncio.get_running_loop()
     ends_at = loop.time() + seconds
     cancelled = False

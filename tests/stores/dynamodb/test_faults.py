@@ -15,7 +15,8 @@ from botocore.exceptions import SSLError
 
 import holdfast
 from holdfast import aio
-from holdfast.api.locks import Lease, Locks
+from holdfast.api.leases import Lease
+from holdfast.api.locks import Locks
 from holdfast.core.contract import Swapped
 from holdfast.core.records import Record
 from holdfast.errors import LeaseLost, Misconfigured, OutcomeUnknown, Unavailable

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 from celery import Task, current_app
 
 from holdfast.api.guard import Guarded, Within
-from holdfast.api.locks import Lease
+from holdfast.api.leases import Lease
 from holdfast.api.options import Seconds, check_fair, check_mode, check_note, check_ttl, micros
 from holdfast.errors import BadOption, Busy, TicketRefused, UsageError
 from holdfast.integrations.celery.clients import LocksSource, locks_for

@@ -21,7 +21,7 @@ from typing import Any
 from celery import signature
 
 from holdfast.api.guard import current_lease
-from holdfast.api.locks import Lease
+from holdfast.api.leases import Lease
 from holdfast.api.options import Seconds
 from holdfast.core.tickets import unseal
 from holdfast.errors import BadTicket, UsageError

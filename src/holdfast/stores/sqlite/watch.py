@@ -49,7 +49,7 @@ class Watch:
         self._news.set()
 
     def discard(self, handle: WaitHandle) -> None:
-        """No longer."""
+        """Stop watching for this handle."""
         self.handles.discard(handle)
 
     def close(self) -> None:

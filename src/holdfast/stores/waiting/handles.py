@@ -119,7 +119,7 @@ class Wakeups:
             self._sleepers.setdefault(handle.key, set()).add(handle)
 
     def discard(self, handle: WaitHandle) -> None:
-        """No longer."""
+        """Stop waking this handle."""
         with self._lock:
             handles = self._sleepers.get(handle.key)
             if handles is not None:

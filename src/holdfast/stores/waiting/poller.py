@@ -91,7 +91,7 @@ class Poller:
             self._changed.notify()
 
     def discard(self, handle: WaitHandle) -> None:
-        """No longer."""
+        """Stop polling for this handle."""
         self.handles.discard(handle)
 
     def close(self) -> None:
