@@ -27,8 +27,7 @@ import logging
 
 import pytest
 
-import holdfast.aio
-from holdfast.api import leases, leases_async, locks
+from holdfast.api import leases, leases_async, locks, locks_async
 from holdfast.core.records import SECOND
 from holdfast.runtime import driver, driver_async
 from tests.stores.lane import LATE, REFUSED
@@ -83,8 +82,8 @@ def little_patience(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     """Nobody insists for long on a server that is gone for good."""
     if fault not in REFUSED:
         return
-    for module in (locks, holdfast.aio, leases, leases_async):
-        monkeypatch.setattr(module, "PATIENCE", SECOND // 3)
+    for module in (locks, locks_async, leases, leases_async):
+        monkeypatch.setattr(module, "RETRY_FOR", SECOND // 3)
     for module in (driver, driver_async):
         monkeypatch.setattr(module, "GRACE", SECOND // 3)
 
