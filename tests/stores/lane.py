@@ -69,7 +69,6 @@ class Lane:
         """Let go of all."""
         await self._disconnect()
         self.other.close()
-        self.proxy.__exit__()
 
     async def run(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         """Call a function of either face."""

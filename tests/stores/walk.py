@@ -15,22 +15,23 @@ in the store, as somebody sees it who talks to the server directly:
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.core.contract import Entry
 from holdfast.core.records import SECOND, Holder
 from holdfast.errors import HoldfastError
-from tests.stores.lane import LATE, TTL_S, Lane, Site
+from tests.helpers import unique
+from tests.stores.lane import LATE, PATIENT_S, TTL_S, Lane, Site
 from tests.stores.operations import OPERATIONS, Operation, beats_of, unlike, word_for
 
 HANGS_S = 15.0  # who has not answered by then, though its time-out is short, never will
 MOST_EXCHANGES = 40
-WORKERS = 6
+WORKERS = 8  # they wait more than they work
 IDLE: dict[str, bool] = {"idle closed": False, "idle reset": True}  # and whether by a reset
 
 
@@ -63,6 +64,7 @@ class Cell:
     words: dict[str, str] = field(default_factory=dict)
     result: Any = None
     returned: bool = False
+    exchanges: int = 0  # how many the call took
 
     @property
     def lane(self) -> Lane:
@@ -83,6 +85,7 @@ class Cell:
             proxy.arm(fault, self.at)  # type: ignore[arg-type]
         await self._call()
         proxy.heal()
+        self.exchanges = proxy.exchanges
         fired = fault in IDLE or proxy.fired
         after = self.lane.look(operation.keys)
         self._compare(before, after, "")
@@ -153,6 +156,14 @@ class Cell:
         if wrong not in self.wrongs:
             self.wrongs.append(wrong)
 
+    def leftovers(self, seen: Seen) -> list[Leftover]:
+        """What a call that failed has left of a lease."""
+        if self.returned:
+            return []
+        operation, now = self.operation, time.monotonic()
+        holders = {key: operation.mine(self.lane.direct.load(key)) for key in operation.keys}
+        return [Leftover(key, one, now, seen) for key, one in holders.items() if one is not None]
+
     def seen(self, allowed: frozenset[str]) -> Seen:
         """What came of it."""
         operation, said = self.operation, frozenset(self.words.values())
@@ -162,105 +173,104 @@ class Cell:
         return Seen(operation.name, operation.kind, self.lane.fault, self.at, said, tuple(wrongs))
 
 
-# --- the walk ---------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Leftover:
     """What a call that failed has left, and when that was seen."""
 
-    lane: Lane
     key: str
     holder: Holder
     seen_at: float
     who: Seen
 
+    async def look_again(self, lane: Lane) -> list[Seen]:
+        """What is wrong with it. A keeper renews three times per ttl: wait for longer than that."""
+        await asyncio.sleep(max(0, self.seen_at + TTL_S / 2 - time.monotonic()))
+        beats = beats_of(lane.direct.load(self.key))
+        if beats and self.holder.beat not in beats:
+            return [replace(self.who, wrongs=("it is renewed though it failed",))]
+        if self.holder.ttl > TTL_S * SECOND:
+            return [replace(self.who, wrongs=("its ttl is too long",))]
+        return []
+
+
+# --- the walk ---------------------------------------------------------------------------------
+
 
 Allowed = Callable[[str], frozenset[str]]  # which words an operation of this kind may say
+
+
+class Task(NamedTuple):
+    """What is walked by one lane: from this exchange on, to the last one if `on`."""
+
+    operation: type[Operation]
+    at: int
+    on: bool = True
 
 
 class Walk:
     """All operations of one store and face with one fault, several of them at a time."""
 
     def __init__(self, site: Site, face: str, fault: str, allowed: Allowed) -> None:
-        self.site = site
-        self.face = face
-        self.fault = fault
-        self.seen: list[Seen] = []
+        self._site = site
+        self._face = face
+        self._fault = fault
         self._allowed = allowed
-        self._leftovers: list[Leftover] = []
-        self._troubles: list[BaseException] = []
-        # All clients stay open until the end: a lease that one of them renews shows then.
-        self._all_walked = threading.Barrier(WORKERS + 1)
-        self._all_seen = threading.Event()
 
     def run(self, operations: Sequence[type[Operation]] = OPERATIONS) -> list[Seen]:
         """What came of every cell."""
-        todo = deque(one for one in operations if self.face in one.faces)
-        workers = [threading.Thread(target=self._work, args=(todo,)) for _ in range(WORKERS)]
-        for worker in workers:
-            worker.start()
-        self._all_walked.wait()
-        self._look_after_leftovers()
-        self._all_seen.set()
-        for worker in workers:
-            worker.join()
-        if self._troubles:
-            raise self._troubles[0]
-        return self.seen
+        with ThreadPoolExecutor(WORKERS) as pool:
+            tasks = [task for found in pool.map(self._tasks_of, operations) for task in found]
+            return [seen for found in pool.map(self._walk, tasks) for seen in found]
 
-    def _work(self, todo: deque[type[Operation]]) -> None:
-        async def run() -> None:
-            lanes: list[Lane] = []
-            try:
-                while todo:
-                    await self._walk(lanes, todo.popleft(), self.site.quick_s)
-            except BaseException as trouble:
-                self._troubles.append(trouble)
-            await asyncio.to_thread(self._all_walked.wait)
-            await asyncio.to_thread(self._all_seen.wait)
-            for lane in lanes:
-                await lane.close()
+    def _tasks_of(self, kind: type[Operation]) -> list[Task]:
+        """Who is late takes so long that each exchange gets a lane of its own."""
+        if self._face not in kind.faces or not self._fits(kind):
+            return []
+        last = asyncio.run(self._count(kind)) if self._fault in LATE else 0
+        return [Task(kind, at, on=False) for at in range(1, last + 1)] + [Task(kind, last + 1)]
 
-        asyncio.run(run())
+    def _fits(self, kind: type[Operation]) -> bool:
+        store = self._site.open(unique(), self._site.port, PATIENT_S)
+        try:
+            return kind.fits(store)
+        finally:
+            store.close()
 
-    async def _walk(self, lanes: list[Lane], kind: type[Operation], quick_s: float) -> None:
-        lane = Lane(self.site, self.face, self.fault, quick_s)
-        if not kind.fits(lane.direct):
-            lane.direct.close()
-            return None
-        lane.proxy.__enter__()
-        lanes.append(lane)
-        await lane.connect(warm=True)
+    async def _count(self, kind: type[Operation]) -> int:
+        async with self._lane(PATIENT_S) as lane:
+            cell = Cell(kind(lane), MOST_EXCHANGES)
+            await cell.walk()
+            return cell.exchanges
+
+    def _walk(self, task: Task) -> list[Seen]:
+        seen = asyncio.run(self._walk_lane(task, self._site.quick_s))
+        if self._fault in LATE and any(one.wrongs for one in seen):
+            # Perhaps the machine is busy, and what was not to be late was late, too.
+            seen = asyncio.run(self._walk_lane(task, 5 * self._site.quick_s))
+        return seen
+
+    async def _walk_lane(self, task: Task, quick_s: float) -> list[Seen]:
         seen: list[Seen] = []
-        for at in range(1, 2 if self.fault in IDLE else MOST_EXCHANGES):
-            cell = Cell(kind(lane), at)
-            fired = await cell.walk()
-            if not fired and not cell.wrongs:
-                break
-            seen.append(cell.seen(self._allowed(kind.kind)))
-            if not cell.returned:
-                self._note_leftovers(cell, seen[-1])
-            if seen[-1].wrongs and self.fault in LATE and quick_s == self.site.quick_s:
-                # Perhaps the machine is busy, and what was not to be late was late, too.
-                return await self._walk(lanes, kind, 5 * quick_s)
-        else:
-            assert self.fault in IDLE, f"{kind.name} has no end"
-        self.seen += seen
-        return None
+        leftovers: list[Leftover] = []
+        async with self._lane(quick_s) as lane:
+            for at in range(task.at, MOST_EXCHANGES):
+                cell = Cell(task.operation(lane), at)
+                fired = await cell.walk()
+                if fired or cell.wrongs:
+                    seen.append(cell.seen(self._allowed(task.operation.kind)))
+                    leftovers += cell.leftovers(seen[-1])
+                if not fired or not task.on or self._fault in IDLE:
+                    break
+            else:
+                raise AssertionError(f"{task.operation.name} has no end")
+            for left in leftovers:
+                seen += await left.look_again(lane)
+        return seen
 
-    def _note_leftovers(self, cell: Cell, seen: Seen) -> None:
-        for key in cell.operation.keys:
-            holder = cell.operation.mine(cell.lane.direct.load(key))
-            if holder is not None:
-                self._leftovers.append(Leftover(cell.lane, key, holder, time.monotonic(), seen))
-
-    def _look_after_leftovers(self) -> None:
-        """A keeper renews three times per ttl: wait for longer than that, and look again."""
-        for left in self._leftovers:
-            time.sleep(max(0, left.seen_at + TTL_S / 2 - time.monotonic()))
-            beats = beats_of(left.lane.direct.load(left.key))
-            if beats and left.holder.beat not in beats:
-                self.seen.append(replace(left.who, wrongs=("it is renewed though it failed",)))
-            elif left.holder.ttl > TTL_S * SECOND:
-                self.seen.append(replace(left.who, wrongs=("its ttl is too long",)))
+    @asynccontextmanager
+    async def _lane(self, quick_s: float) -> AsyncIterator[Lane]:
+        lane = Lane(self._site, self._face, self._fault, quick_s)
+        with lane.proxy:
+            await lane.connect(warm=True)
+            yield lane
+            await lane.close()

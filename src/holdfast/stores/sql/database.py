@@ -48,7 +48,9 @@ class Database:
         self._limits = way.limits(options.timeout_s)
         self._wires: Wires
         if owned:
-            self._wires = OwnWires(engine, way, self._welcome, self._is_shortage, options)
+            self._wires = OwnWires(
+                engine, way, self._welcome, self._limits, self._is_shortage, options
+            )
         else:
             self._wires = Wires(engine.execution_options(isolation_level="AUTOCOMMIT"), way)
 
@@ -159,8 +161,7 @@ class Database:
             return CursorTalk(connection, driver_connection, self._engine.dialect)
         from holdfast.stores.sql.libpq import PgTalk
 
-        with self._limits.on(driver_connection):
-            return PgTalk(driver_connection, self._way.finish, glances)
+        return PgTalk(driver_connection, self._way.finish, glances)
 
 
 def pause_before_retry(lost: Again | Broken, tries: int) -> float | None:

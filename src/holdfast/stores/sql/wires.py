@@ -26,6 +26,7 @@ from sqlalchemy.exc import TimeoutError
 from sqlalchemy.pool import PoolProxiedConnection
 
 from holdfast.stores.spin import SpinWait
+from holdfast.stores.sql.deadlines import Limits
 from holdfast.stores.sql.dialect import Answer, Query
 from holdfast.stores.sql.engine import Options
 from holdfast.stores.sql.talks import Talk, spelled
@@ -33,7 +34,8 @@ from holdfast.stores.sql.ways import Waiter, Way
 
 # A connection that is older than this is replaced: something on the way may have cut it.
 RECYCLE_S = 1800
-TALK = "holdfast"
+# What a connection's info has: how to talk to it, and the limit of what is said before that.
+TALK, LIMIT = "holdfast", "holdfast limit"
 
 Welcome = Callable[[Any, Any], Talk]  # for a new connection and the driver's own in it
 IsShortage = Callable[[Exception], bool]  # whether only another connection cannot be had now
@@ -170,6 +172,7 @@ class OwnWires(Wires):
         engine: Engine,
         way: Way,
         welcome: Welcome,
+        limits: Limits,
         is_shortage: IsShortage,
         options: Options,
     ) -> None:
@@ -182,8 +185,11 @@ class OwnWires(Wires):
         self._closed = False
         self._broke_at = 0.0
         self._welcome = welcome
+        self._limits = limits
         self._is_shortage = is_shortage
         self.glances = way.glances(_loosely(self._one_is_used))
+        # The first and the last of all who talk to a new connection: SQLAlchemy is in between.
+        event.listen(engine, "connect", _loosely(self._connecting), insert=True)
         event.listen(engine, "connect", _loosely(self._connected))
 
     def take(self) -> OwnWire:
@@ -315,5 +321,16 @@ class OwnWires(Wires):
             if self._waiters:
                 self._waiters.popleft().put(None)
 
+    def _connecting(self, connection: Any, record: Any) -> None:
+        """What is said before a connection can be used has a limit too. (Of one that fails before
+        that, nothing is left to be cut when its time is up.)"""
+        limit = self._limits.on(record.driver_connection)
+        limit.__enter__()
+        record.info[LIMIT] = limit
+
     def _connected(self, connection: Any, record: Any) -> None:
-        record.info[TALK] = self._welcome(connection, record.driver_connection), time.monotonic()
+        try:
+            talk = self._welcome(connection, record.driver_connection)
+        finally:
+            record.info.pop(LIMIT).__exit__(None, None, None)
+        record.info[TALK] = talk, time.monotonic()
