@@ -54,6 +54,7 @@ from holdfast.errors import (
     CorruptRecord,
     HoldfastError,
     LeaseLost,
+    Misconfigured,
     OutcomeUnknown,
     TicketRefused,
     Unavailable,
@@ -292,6 +293,15 @@ def worst_known_outcome(trouble: HoldfastError, attempt: Attempt) -> HoldfastErr
     if isinstance(trouble, OutcomeUnknown) or not attempt.unsettled:
         return trouble
     return OutcomeUnknown(f"It is not known whether the request got through: {trouble}")
+
+
+def check_undone(attempts: Iterable[Attempt], why: BaseException) -> None:
+    """Raise `OutcomeUnknown` where attempts failed with "surely not done", but what they had left
+    in the store on the way could not be taken out again."""
+    if isinstance(why, (Unavailable, Misconfigured)) and any(one.touched for one in attempts):
+        raise OutcomeUnknown(
+            f"What was got on the way could not be given back, and its ttl frees it: {why}"
+        ) from why
 
 
 # --- two parties ----------------------------------------------------------------------------
