@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from holdfast.errors import BadOption, BadURL, Misconfigured, MissingDriver
 from holdfast.stores.base import Store
+from holdfast.stores.shortage import is_shortage, shortage
 from holdfast.stores.url import parse
 
 ENTRY_POINTS = "holdfast.stores"
@@ -84,8 +85,15 @@ def open_store(url: Any, **options: Any) -> Store:
             names = ", ".join(sorted(options))
             raise BadOption(f"This store is open already, too late for {names}.")
         return url
-    if not isinstance(url, str):
-        return _adopt(url, options)
+    try:
+        return _open(url, options) if isinstance(url, str) else _adopt(url, options)
+    except OSError as exc:
+        if not is_shortage(exc):
+            raise
+        raise shortage("The store") from exc
+
+
+def _open(url: str, options: dict[str, Any]) -> Store:
     parsed = parse(url)
     scheme = ALIASES.get(parsed.scheme, parsed.scheme)
     return _store_class(scheme).from_url(parsed, **options)

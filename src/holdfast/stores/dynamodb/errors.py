@@ -23,6 +23,7 @@ from holdfast.errors import (
     StoreFull,
     Unavailable,
 )
+from holdfast.stores.shortage import ADVICE, is_shortage
 from holdfast.stores.url import redact
 
 Doing = Literal["reading", "writing", "setting up"]
@@ -167,6 +168,8 @@ def _meaning(exc: Exception, doing: Doing) -> Meaning:
     lost = Meaning(Unavailable if doing == "reading" else OutcomeUnknown)
     if isinstance(exc, boto.SSLError):  # of any other kind, it may be the reply that was damaged
         return _UNTRUSTED if "CERTIFICATE_VERIFY_FAILED" in str(exc) else lost
+    if isinstance(exc, boto.EndpointConnectionError) and is_shortage(exc):
+        return Meaning(Unavailable, ADVICE)
     if not is_answer(exc):
         return next((meaning for kind, meaning in _BEFORE if isinstance(exc, kind)), lost)
     response: Mapping[str, Any] = exc.response  # type: ignore[attr-defined]
