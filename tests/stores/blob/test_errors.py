@@ -23,8 +23,8 @@ from tests.descriptors import no_descriptors
 from tests.engines.azurite import ACCOUNT
 from tests.engines.base import free_port
 from tests.engines.tls import TLSFront, new_certificate
-from tests.stores.blob.breaking import Break, BreakingServer
 from tests.stores.blob.conftest import port_of, url_of
+from tests.stores.breaking import Break, BreakingServer
 
 SERVERS = pytest.mark.parametrize("kind", ["az", "s3"])
 
