@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 STAMP := $(VENV)/.ready-to-work
 
-.PHONY: run test engines lint bench docs sim soak clean
+.PHONY: run test engines lint generate bench docs sim soak clean
 
 # The main job in one command: a program run under a lock on the embedded store.
 run: $(INSTALLED)
@@ -22,6 +22,11 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/async_to_sync.py --check
+
+# Blocking modules are made of async ones; what is made is checked in.
+generate: $(STAMP)
+	$(BIN)/python tools/async_to_sync.py
 
 # Histories of the simulator that nobody has seen yet; the first one that breaks a rule is
 # shrunk and printed. `make sim MINUTES=60` goes on for longer.

@@ -23,7 +23,8 @@ names the parts, and `benchmarks/peers/` shows how to add a library in a dozen l
 
 Contestants take turns, round by round, so that a noisy machine hits all alike; a figure is the
 median of the rounds, with half the distance between the quartiles as its spread. The last column
-says how many times as good as the others we are in the first one: below 1× they are better.
+says how many times better than that library Holdfast is, by the first figure; below 1× the library
+is better.
 """
 
 LEFT_OUT = (

@@ -16,9 +16,9 @@ import pytest
 
 from holdfast import AcquireTimeout, Busy, OutcomeUnknown, Unavailable, UsageError
 from holdfast.aio import Lease, Leases, Locks, connect
-from holdfast.core.events import StoreTrouble
+from holdfast.core.events import GaveUp, StoreTrouble
+from holdfast.stores.async_adapters import InlineStore, ThreadedStore
 from holdfast.stores.memory import MemoryStore
-from holdfast.stores.threaded import InlineStore, ThreadedStore
 from holdfast.testing.faults import FaultyStore
 from tests.helpers import unique
 
@@ -153,7 +153,7 @@ def _nothing_left(act: str, store: MemoryStore, locks: Locks, prepared: Any) -> 
         assert all(holder.offered for holder in holders)
     else:
         assert holders == []
-        assert len(locks._client.keeper) == 0
+        assert len(locks._leases.keeper) == 0
 
 
 def test_timeout_around_a_wait() -> None:
@@ -260,7 +260,7 @@ class GoneStore(SlowStore):
 
 def test_a_clean_up_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """The ttl frees what is left, and the cancellation goes on its way."""
-    monkeypatch.setattr("holdfast.drivers.aio.GRACE", 100_000)
+    monkeypatch.setattr("holdfast.runtime.driver_async.GRACE", 100_000)
     told: list[object] = []
 
     async def run() -> None:
@@ -275,7 +275,10 @@ def test_a_clean_up_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
             assert task.cancelled()
 
     asyncio.run(run())
-    assert told[-1] == StoreTrouble("k", "away", "clean up", again=False)
+    trouble, gave_up = told[-2:]
+    assert trouble == StoreTrouble("k", "away", "clean up", again=False)
+    assert isinstance(gave_up, GaveUp)
+    assert gave_up.why == "interrupted"
 
 
 def test_cancellation_during_the_clean_up_is_not_swallowed() -> None:
@@ -301,8 +304,8 @@ def test_cancellation_during_the_clean_up_is_not_swallowed() -> None:
 
 def test_cancelling_a_hung_call_does_not_take_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that never answers is waited for only so long."""
-    monkeypatch.setattr("holdfast.stores.threaded.DRAIN_S", 0.1)
-    monkeypatch.setattr("holdfast.drivers.aio.GRACE", 100_000)
+    monkeypatch.setattr("holdfast.stores.async_adapters.DRAIN_S", 0.1)
+    monkeypatch.setattr("holdfast.runtime.driver_async.GRACE", 100_000)
 
     async def run() -> None:
         store = FaultyStore(MemoryStore())

@@ -18,9 +18,9 @@ import pytest
 
 import holdfast
 from holdfast import UsageError, aio
-from holdfast.drivers import keeping
+from holdfast.api.locks import Locks
+from holdfast.runtime import keeper_thread
 from holdfast.stores.memory import MemoryStore
-from holdfast.sync import Locks
 from tests.helpers import memory_locks, unique, until
 
 
@@ -109,7 +109,7 @@ def test_a_block_keeps_it() -> None:
     """In a `with` block without a name the lease is kept all the same."""
     with memory_locks(ttl=1.5) as locks:
         with locks.acquire("k"):
-            (hold,) = locks._client.keeper.holds()
+            (hold,) = locks._leases.keeper.holds()
             gc.collect()
             until(lambda: hold.renewed > hold.acquired + 500_000)
             assert hold.state == "held"
@@ -134,7 +134,7 @@ def test_a_released_lease_says_nothing() -> None:
         locks.acquire("k").release()
         kept = locks.acquire("other")
         until(lambda: kept.hold.renewed > kept.hold.acquired)  # the keeper came by
-        assert told == ["Acquired", "Released", "Acquired"]
+        assert told == ["Started", "Acquired", "Released", "Started", "Acquired"]
 
 
 @pytest.mark.parametrize("double", [copy.copy, copy.deepcopy, pickle.dumps])
@@ -176,7 +176,7 @@ def test_many_dropped_at_once() -> None:
         kept = locks.acquire("kept")
         for number in range(1000):
             locks.acquire(f"k{number}")
-        until(lambda: len(locks._client.keeper) == 1)
+        until(lambda: len(locks._leases.keeper) == 1)
         assert kept.held
 
 
@@ -195,7 +195,7 @@ def test_a_client_without_leases_is_dropped(
 ) -> None:
     """One that was never closed leaves no thread behind, and so no connection, once nobody refers
     to it and it has nothing to keep. Until then it works on, however long it was idle."""
-    monkeypatch.setattr(keeping, "IDLE_S", 0.05)
+    monkeypatch.setattr(keeper_thread, "IDLE_S", 0.05)
     before = set(threading.enumerate())
     url = f"memory://{unique()}" if kind == "memory" else f"sqlite://{tmp_path}/locks.db"
     locks = holdfast.connect(url, ttl=0.3)
@@ -212,7 +212,7 @@ def _keep_one_for_a_while(locks: Locks) -> None:
     """Until it was renewed; and then until the keeper has nothing to do."""
     with locks.acquire("k") as lease:
         until(lambda: lease.hold.renewed > lease.hold.acquired)
-    until(lambda: locks._client.keeper._thread is None)
+    until(lambda: locks._leases.keeper._thread is None)
 
 
 def test_async_leases_are_dropped_too(caplog: pytest.LogCaptureFixture) -> None:

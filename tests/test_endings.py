@@ -15,9 +15,9 @@ import pytest
 
 import holdfast
 from holdfast import aio
+from holdfast.api.locks import Locks
 from holdfast.errors import LeaseLost
 from holdfast.stores.memory import MemoryStore
-from holdfast.sync import Locks
 from holdfast.testing.faults import FaultyStore
 from tests.helpers import until
 
@@ -69,8 +69,8 @@ KEPT = {
     "handed over": "ticket = locks.acquire('k', ttl=600).hand_over()",
     "joined": (
         "other = holdfast.connect(url, owner='other')\n"
-        "ticket = other.acquire('k', ttl=600).share(release=True)\n"
-        "lease = locks.join(ticket)"
+        "theirs = other.acquire('k', ttl=600)\n"
+        "lease = locks.join(theirs.share(release=True))"
     ),
     "meant to run out": "lease = locks.acquire('k', ttl=600, keep=False)",
 }
@@ -168,13 +168,13 @@ def test_acquire_all_keeps_nothing_that_its_caller_does_not_know() -> None:
         with locks.acquire_all(["a", "b"], ttl=60) as leases:
             assert leases.held
         assert list(locks.list()) == []
-        assert not locks._client._adopting
+        assert not locks._leases._adopting
     liar = Liar()
     with Locks(liar) as locks:
         with pytest.raises(holdfast.Unavailable):
             locks.acquire_all(["a", "b"], ttl=60, timeout=0)
-        assert len(locks._client.keeper) == 0
-        assert not locks._client._adopting
+        assert len(locks._leases.keeper) == 0
+        assert not locks._leases._adopting
         assert not liar.load("a").record.holders
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from holdfast.api.locks import Locks
 from holdfast.core.contract import Conflict
 from holdfast.stores.memory import MemoryStore
-from holdfast.sync import Locks
 
 
 class SlowToRead(MemoryStore):

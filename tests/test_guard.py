@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 from holdfast import BadKey, BadOption, Busy, LeaseLost, Locks, UsageError, aio, current_lease
-from holdfast.guards import OnBusy
+from holdfast.api.guard import OnBusy
 from tests.helpers import memory_locks, unique
 
 

@@ -9,11 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast import LeaseLost, Unavailable
+from holdfast.api.locks import Locks
 from holdfast.core.contract import Conflict
 from holdfast.core.events import StoreTrouble
 from holdfast.core.records import TOMBSTONE, Record
 from holdfast.stores.memory import MemoryStore
-from holdfast.sync import Locks
 from tests.helpers import faulty_locks, memory_locks, until
 
 
@@ -47,7 +47,7 @@ def test_a_release_that_gave_up_does_not_start_again(monkeypatch: pytest.MonkeyP
     told: list[Any] = []
     with faulty_locks(on_event=told.append) as (locks, store):
         lease = locks.acquire("k")
-        monkeypatch.setattr("holdfast.sync_leases.PATIENCE", 100_000)
+        monkeypatch.setattr("holdfast.api.leases.RETRY_FOR", 100_000)
         store.plan(then="refuse")
         with pytest.raises(Unavailable):
             lease.release()
@@ -90,14 +90,14 @@ def test_interrupted_group_releases_the_rest(monkeypatch: pytest.MonkeyPatch) ->
     with memory_locks() as locks:
         for leave in ("block", "release"):
             leases = locks.acquire_all(["a", "b", "c"], ttl=60)
-            real = locks._client.begin_release
+            real = locks._leases.begin_release
 
             def interrupted(hold: Any, real: Any = real) -> Any:
                 if hold.key == "b":
                     raise KeyboardInterrupt
                 return real(hold)
 
-            monkeypatch.setattr(locks._client, "begin_release", interrupted)
+            monkeypatch.setattr(locks._leases, "begin_release", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 leases.__exit__(None, None, None) if leave == "block" else leases.release()
             monkeypatch.undo()

@@ -68,12 +68,22 @@ LINES: list[tuple[events.Event, str, str]] = [
     (
         events.StoreTrouble("k", "down: redis://u:pw@host/0", "renew"),
         "WARNING",
-        "Trouble to renew lock k, trying again: down: redis://***@host/0",
+        "Could not renew lock k, trying again: down: redis://***@host/0",
     ),
     (
         events.StoreTrouble("k", "down", "release", again=False),
         "WARNING",
         "Could not release lock k, its ttl will free it: down",
+    ),
+    (
+        events.StoreTrouble("k", "down", "use a ticket"),
+        "WARNING",
+        "Could not use the ticket for lock k, trying again: down",
+    ),
+    (
+        events.StoreTrouble("k", "down", "clean up", again=False),
+        "WARNING",
+        "Could not clean up behind lock k, its ttl will free it: down",
     ),
 ]
 
@@ -164,7 +174,7 @@ def test_trouble_and_danger(caplog: pytest.LogCaptureFixture) -> None:
         assert lease.lost.wait(10)
         until(lambda: any(record.levelname == "ERROR" for record in said(caplog, "bad")))
     records = said(caplog, "bad")
-    assert {r.levelname for r in records if "Trouble to renew" in r.getMessage()} == {"WARNING"}
+    assert {r.levelname for r in records if "Could not renew" in r.getMessage()} == {"WARNING"}
     assert any("is in danger" in record.getMessage() for record in records)
     (lost,) = [record.getMessage() for record in records if record.levelname == "ERROR"]
     assert lost.startswith("Lost lock bad: it could not be renewed in time (owner: ann")

@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import aio, sync
+from holdfast import aio
 
-PAIRS = [(sync.Locks, aio.Locks), (sync.Lease, aio.Lease), (sync.Leases, aio.Leases)]
+PAIRS = [
+    (holdfast.Locks, aio.Locks),
+    (holdfast.Lease, aio.Lease),
+    (holdfast.Leases, aio.Leases),
+]
 # Where `with` is, there is `async with`.
 ASYNC_NAMES = {"__enter__": "__aenter__", "__exit__": "__aexit__"}
 # What never talks to the store is not awaited.

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.drivers.pool import DaemonPool
+from holdfast.runtime.pool import DaemonPool
 
 LONG_S = 60
 

@@ -8,9 +8,9 @@ Whatever talks to a store is written once, as async, in `NAME_async.py`. This sc
 
  1. `async` and `await` go. Names change as in `NAMES`; a name that starts with `Async` or ends
     with `_async` loses that. Words in comments and docstrings change as in `WORDS`.
- 2. A statement `if ASYNC: ... else: ...` is for what differs: its second branch is taken (without
-    one, it goes). `ASYNC` is a constant that a module imports from `holdfast.runtime.flavour`,
-    or a plain `if ASYNC:` at the top for imports.
+ 2. What differs stands in `if ASYNC: ... else: ...`, of which the second branch is left (without
+    one, nothing), in `if not ASYNC: ...`, or in `this if ASYNC else that`. See
+    `holdfast.runtime.flavour`.
  3. ruff sorts the imports, drops those that are no longer used, and formats.
 
 The result is checked in, so that people and tools can read it; tests/test_generated.py fails
@@ -47,18 +47,23 @@ NAMES = {
     "aclosing": "closing",
     "aclose": "close",
 }
+DOTTED = (("asyncio.Event", "threading.Event"),)
 WORDS = (
     ("an `async with`", "a `with`"),
     ("`async with`", "`with`"),
     ("async with", "with"),
-    ("an async function", "a function"),
-    ("asyncio client", "blocking client"),
+    (" Await it, or use it in `with`.", " Use it in a `with` block."),
+    ("Run an async function", "Run a function"),
 )
 # Tokens that stand for nothing, or only for spaces that are copied with what follows.
 _NO_TEXT = (tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 _TEXT = (tokenize.STRING, tokenize.COMMENT)
+# What an async call returns before it is awaited; a blocking one returns what is in it.
+_WRAPPER = re.compile(
+    r"\b(?:Acquiring\[|Awaitable\[|Coroutine\[Any, Any, )((?:[^\[\]]|\[[^\[\]]*\])*)\]"
+)
 # ruff's rules for what is left over: unused imports, and the order of the others.
-LEFT_OVER = "I,F401,UP035,RUF100"
+LEFT_OVER = "I,F401,F841,SIM117,UP028,UP035,RUF100"
 
 
 def sources() -> list[Path]:
@@ -73,35 +78,53 @@ def target_of(source: Path) -> Path:
 
 def translate(text: str, source_name: str) -> str:
     """The blocking twin of a module's text, formatted."""
-    plain = _translate_tokens(_take_else_branches(text))
+    for before, after in DOTTED:
+        text = text.replace(before, after)
+    plain = _WRAPPER.sub(r"\1", _translate_tokens(_take_branches(text)))
     return _formatted(HEADER.format(source=source_name) + plain)
 
 
 # --- what differs -----------------------------------------------------------------------------
 
 
-def _take_else_branches(text: str) -> str:
-    """Replace each `if ASYNC:` statement by its second branch. Innermost ones are not nested."""
+def _take_branches(text: str) -> str:
+    """The text with what is left of each choice by `ASYNC`. Choices are not nested."""
     lines = text.splitlines(keepends=True)
-    switches = [node for node in ast.walk(ast.parse(text)) if _is_switch(node)]
-    for node in sorted(switches, key=lambda node: node.lineno, reverse=True):
-        lines[node.lineno - 1 : node.end_lineno] = _else_branch(node, lines)
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.If, ast.IfExp))]
+    for node in sorted(nodes, key=lambda node: node.lineno, reverse=True):
+        if isinstance(node, ast.IfExp):
+            if _decided(node.test) == "else":
+                _replace_expression(node, lines)
+        elif _decided(node.test):
+            lines[node.lineno - 1 : node.end_lineno] = _branch(node, lines)
     return "".join(lines)
 
 
-def _is_switch(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "ASYNC"
+def _decided(test: ast.expr) -> str | None:
+    """Which branch is left: `if` or `else`; None: that is not about `ASYNC`."""
+    first = test.values[0] if isinstance(test, ast.BoolOp) else test
+    return {"ASYNC": "else", "not ASYNC": "if"}.get(ast.unparse(first))
 
 
-def _else_branch(node: ast.If, lines: list[str]) -> list[str]:
-    if not node.orelse:
-        return []
-    # From the line after `else:`, which comes right after the last line of the first branch,
-    # comments and blank lines aside.
-    start = node.body[-1].end_lineno or node.lineno
-    while lines[start].strip() != "else:":
-        start += 1
-    branch = "".join(lines[start + 1 : node.end_lineno])
+def _replace_expression(node: ast.IfExp, lines: list[str]) -> None:
+    assert node.lineno == node.end_lineno, "a choice between expressions stands on one line"
+    line = lines[node.lineno - 1].encode()
+    left = line[node.orelse.col_offset : node.orelse.end_col_offset]
+    line = line[: node.col_offset] + left + line[node.end_col_offset :]
+    lines[node.lineno - 1] = line.decode()
+
+
+def _branch(node: ast.If, lines: list[str]) -> list[str]:
+    """The lines of the branch that is left of a statement."""
+    first = node.lineno
+    if _decided(node.test) == "else":
+        if not node.orelse:
+            return []
+        first = node.body[-1].end_lineno or first
+        while lines[first].strip() != "else:":
+            first += 1
+        first += 1
+    branch = "".join(lines[first : node.end_lineno])
     return [textwrap.indent(textwrap.dedent(branch), " " * node.col_offset)]
 
 
@@ -160,7 +183,9 @@ def _formatted(text: str) -> str:
     config = str(ROOT / "pyproject.toml")
     name = str(ROOT / "src" / "holdfast" / "generated.py")
     stdin = ("--config", config, "--stdin-filename", name, "-")
-    fixed = _ruff("check", "--quiet", "--fix-only", "--select", LEFT_OVER, *stdin, text=text)
+    fixed = _ruff(
+        "check", "--quiet", "--fix-only", "--unsafe-fixes", "--select", LEFT_OVER, *stdin, text=text
+    )
     return _ruff("format", "--quiet", *stdin, text=fixed)
 
 

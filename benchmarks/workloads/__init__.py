@@ -2,7 +2,7 @@
 
 from benchmarks.harness import Workload
 from benchmarks.workloads.contended import Contended
-from benchmarks.workloads.crowd import Crowd
+from benchmarks.workloads.crowd import HerdDamper
 from benchmarks.workloads.handover import HandOver
 from benchmarks.workloads.importing import Importing
 from benchmarks.workloads.kept import Kept
@@ -16,6 +16,6 @@ WORKLOADS: dict[str, Workload] = {
     workload.name: workload
     for workload in (
         WarmPair(), ColdPair(), Threads(), Coroutines(), Contended(), HandOver(), Readers(),
-        Kept(), Listing(), Requests(), Crowd(), Importing(),
+        Kept(), Listing(), Requests(), HerdDamper(), Importing(),
     )
 }  # fmt: skip

@@ -26,8 +26,9 @@ class Contended(Workload):
     title = f"{CONTENDERS} processes, one key"
     about = (
         "Each process takes the lock, works for a millisecond, frees it, and works for another "
-        "millisecond without it. The share is what the luckiest process got, as a multiple of "
-        "what the one in the middle got; a library whose waiters sleep lets few of them in."
+        "millisecond without it. The share is how many locks the luckiest process got, as a "
+        "multiple of the median; if it is large, one process takes the lock again and again while "
+        "the others sleep."
     )
     columns = (
         Column("per_s", "locks a second", "more", digits=0),

@@ -16,16 +16,16 @@ from benchmarks.workloads.contended import Report, contend, figures
 CONTENDERS = 10
 
 
-class Crowd(Workload):
+class HerdDamper(Workload):
     """Requests by lock, of the holder and of all that wait for it."""
 
     name = "crowd"
     title = f"Requests of {CONTENDERS} contenders"
     about = (
-        f"{CONTENDERS} processes contend as above, through a proxy that counts. All of their "
-        "requests, by the locks that they got: what a service that bills by request bills for. "
-        "A lock that one process takes again and again while the others sleep costs few requests, "
-        "too, so the largest share stands beside it."
+        f"{CONTENDERS} processes contend as above, through a proxy that counts. The figure is all "
+        "of their requests, divided by the locks that they got: what a service bills for. A lock "
+        "that one process takes again and again while the others sleep also costs few requests, "
+        "so the largest share stands beside it."
     )
     columns = (
         Column("requests", "requests a lock"),

@@ -36,9 +36,9 @@ class Importing(Workload):
     name = "import"
     title = "`import holdfast`"
     about = (
-        "In a new interpreter each time that sees nothing but Holdfast and what it needs: msgspec. "
-        "(msgspec imports typing_extensions if it is installed, and then takes longer.) What makes "
-        "a lock is imported by the first use of it: the second figure is from the start of the "
+        "In a new interpreter each time, which sees nothing but Holdfast and msgspec, which it "
+        "needs. (msgspec imports typing_extensions if it is installed, and then takes longer.) The "
+        "first use of a lock imports the rest: the second figure is the time from the start of the "
         "import to the end of a first lock in memory."
     )
     columns = (

@@ -39,10 +39,11 @@ from holdfast.errors import (
 
 if TYPE_CHECKING:
     from holdfast import aio as aio
-    from holdfast.guards import current_lease
-    from holdfast.sync import Lease, Leases, Locks, connect
-    from holdfast.views import HolderInfo, LockInfo, WaiterInfo
-    from holdfast.wants import Want
+    from holdfast.api.guard import current_lease
+    from holdfast.api.info import HolderInfo, LockInfo, WaiterInfo
+    from holdfast.api.leases import Lease, Leases
+    from holdfast.api.locks import Locks, connect
+    from holdfast.api.wants import Want
 
 __version__ = "0.1.0"
 
@@ -84,15 +85,15 @@ __all__ = [
 # A program that only may need a lock does not wait for what makes one: it comes with its first
 # use. The errors are here at once, so that none has to be imported while it is being caught.
 _LATER = {
-    "HolderInfo": "views",
-    "Lease": "sync",
-    "Leases": "sync",
-    "LockInfo": "views",
-    "Locks": "sync",
-    "WaiterInfo": "views",
-    "Want": "wants",
-    "connect": "sync",
-    "current_lease": "guards",
+    "HolderInfo": "api.info",
+    "Lease": "api.leases",
+    "Leases": "api.leases",
+    "LockInfo": "api.info",
+    "Locks": "api.locks",
+    "WaiterInfo": "api.info",
+    "Want": "api.wants",
+    "connect": "api.locks",
+    "current_lease": "api.guard",
 }
 
 

@@ -41,7 +41,7 @@ class BadKey(UsageError):
 
 
 class BadOption(UsageError):
-    """An option has a value that makes no sense."""
+    """An option has a value that cannot work."""
 
 
 class LimitMismatch(UsageError):
@@ -49,7 +49,7 @@ class LimitMismatch(UsageError):
 
 
 class BadTicket(UsageError):
-    """This is not a Holdfast ticket, or it was cut on the way: pass it on whole."""
+    """This is not a Holdfast ticket, or a part of it is missing: pass it on whole."""
 
 
 class BadURL(UsageError):
@@ -96,7 +96,7 @@ class AcquireTimeout(Busy, TimeoutError):
 
 
 class TicketRefused(Refused):
-    """What this ticket stands for is gone: it was used, released, evicted or ran out."""
+    """The lease of this ticket is gone: it was taken, released, evicted or ran out."""
 
 
 class Unavailable(HoldfastError):

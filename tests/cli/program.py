@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from holdfast.sync import Locks, connect
+from holdfast.api.locks import Locks, connect
 
 HOLDFAST = [sys.executable, "-m", "holdfast"]
 PATIENCE_S = 15.0

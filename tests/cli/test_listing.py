@@ -13,11 +13,11 @@ from contextlib import closing
 import pytest
 from rich.console import Console
 
+from holdfast.api.info import LockInfo
 from holdfast.cli.render import lock_table
 from holdfast.cli.watch import differences
 from holdfast.core.records import Holder, Record, Waiter
 from holdfast.stores.registry import open_store
-from holdfast.views import LockInfo
 from tests.cli.program import HOLDFAST, PATIENCE_S, Program, until
 
 

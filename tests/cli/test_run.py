@@ -69,7 +69,7 @@ def test_a_store_of_this_process_alone(holdfast: Program) -> None:
     done = holdfast("run", "k", "--url", "memory://", "--", "true")
     assert done.returncode == 0
     assert "memory" in done.stderr
-    assert "only this process" in done.stderr
+    assert "only for this process" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

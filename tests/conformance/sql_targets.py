@@ -28,7 +28,7 @@ class SQLTarget(Target):
         return open_store(self.url)
 
     def corrupt(self, key: str) -> None:
-        quote = '"' if self.url.startswith("postgresql") else "`"
+        quote = '"' if self._driver_url.startswith("postgresql") else "`"
         damage = f"UPDATE holdfast_locks SET record = :junk WHERE {quote}key{quote} = :key"
         junk = '{"v": 1, "fence": "no"}'
         with create_engine(self._driver_url, poolclass=NullPool).begin() as connection:

@@ -15,6 +15,7 @@ from holdfast.stores.registry import open_store
 from holdfast.testing.conformance import Target
 from tests.conformance.blob_targets import DirectoryTarget, azure_target, gcs_target, s3_target
 from tests.conformance.dynamodb_targets import DynamoDBTarget, MotoTarget, OldDynamoDBTarget
+from tests.conformance.given_targets import given_targets
 from tests.conformance.sql_targets import mysql_target, postgres_target
 from tests.engines.redis import RedisCluster, RedisServer, SentinelSetup, ValkeyServer, client
 from tests.engines.shared import shared
@@ -123,4 +124,5 @@ TARGETS: dict[str, Callable[[Path], Target]] = {
     "redis+sentinel": SentinelTarget,
     "redis+cluster": ClusterTarget,
     "valkey": ValkeyTarget,
+    **given_targets(),
 }

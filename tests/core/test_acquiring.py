@@ -10,9 +10,9 @@ import pytest
 
 from holdfast.core.acquiring import (
     ANNOUNCE_AFTER,
-    FRONT_PATIENCE,
-    PATIENCE,
-    PATIENCE_PER_PLACE,
+    FRONT_PLACE_TTL,
+    QUEUE_PLACE_TTL,
+    TTL_PER_PLACE_AHEAD,
     Terms,
     acquire_all_steps,
     acquire_steps,
@@ -22,9 +22,9 @@ from holdfast.core.contract import Applied, Conflict, Entry, Swapped, exactly
 from holdfast.core.effects import Apply, Draw, Effect, Emit, Keep, Load, Now, Sleep, Swap, Wait
 from holdfast.core.events import Waiting
 from holdfast.core.holds import BEATS_PER_TTL, Attempt, Hold
+from holdfast.core.observations import AFTER_EXPIRY, Observations
 from holdfast.core.records import SECOND, Holder, Record, Waiter
 from holdfast.core.steps import release_steps
-from holdfast.core.witness import AFTER_EXPIRY, Witness
 from holdfast.errors import AcquireTimeout, Busy, LeaseLost, Misconfigured, Unavailable
 from holdfast.testing.sim.kinds import KINDS
 from tests.play import play
@@ -60,16 +60,16 @@ def by_script(ahead: int, ttl: int = TTL) -> tuple[list[Claim], list[int]]:
         return {Now: 0, Draw: "b1"}.get(type(effect))
 
     attempt = Attempt("k", Claim("t", "me", "exclusive", ttl))
-    play(acquire_steps(Witness(KINDS["scripted"].facts), attempt, Terms(), 0), answer)
+    play(acquire_steps(Observations(KINDS["scripted"].facts), attempt, Terms(), 0), answer)
     return claims, sleeps
 
 
 def test_the_first_give_a_sign_of_life_more_often() -> None:
     """Who dies at the head of the queue is in everybody's way; who dies far back is not."""
     lasts = {ahead: by_script(ahead)[0][-1].patience for ahead in (0, 1, 5, 50, 1000)}
-    assert lasts[0] == FRONT_PATIENCE
+    assert lasts[0] == FRONT_PLACE_TTL
     assert sorted(lasts.values()) == list(lasts.values())
-    assert lasts[1000] == PATIENCE + 1000 * PATIENCE_PER_PLACE
+    assert lasts[1000] == QUEUE_PLACE_TTL + 1000 * TTL_PER_PLACE_AHEAD
 
 
 @pytest.mark.parametrize("ahead", [0, 3, 200])
@@ -107,8 +107,8 @@ def test_where_a_place_is_a_write_it_lasts_longer() -> None:
     attempt = Attempt("k", Claim("t", "me", "exclusive", TTL))
     terms = Terms(timeout=1, fair=True)
     with pytest.raises(Unavailable):
-        play(acquire_steps(Witness(KINDS["server"].facts), attempt, terms, 0), answer)
-    assert [place.ttl for place in places] == [PATIENCE]
+        play(acquire_steps(Observations(KINDS["server"].facts), attempt, terms, 0), answer)
+    assert [place.ttl for place in places] == [QUEUE_PLACE_TTL]
 
 
 # --- when it gets in line, and when it looks ------------------------------------------------
@@ -144,7 +144,9 @@ class Line:
     def claim(self, terms: Terms, ttl: int = TTL) -> Hold:
         """Claim it."""
         attempt = Attempt("k", Claim("t", "me", "exclusive", ttl))
-        return play(acquire_steps(Witness(KINDS["server"].facts), attempt, terms, self.t), self)
+        return play(
+            acquire_steps(Observations(KINDS["server"].facts), attempt, terms, self.t), self
+        )
 
 
 @pytest.mark.parametrize(("fair", "queued_at"), [(None, ANNOUNCE_AFTER), (True, 0), (False, None)])
@@ -201,7 +203,7 @@ def test_what_was_lost_while_the_others_were_waited_for() -> None:
 
     attempts = [Attempt(key, Claim(key, "me", "exclusive", SECOND)) for key in ("b", "a")]
     with pytest.raises(LeaseLost, match="'a'"):
-        play(acquire_all_steps(Witness(KINDS["server"].facts), attempts, Terms()), answer)
+        play(acquire_all_steps(Observations(KINDS["server"].facts), attempts, Terms()), answer)
     assert [hold.key for hold in kept] == ["a", "b"]
 
 
@@ -230,16 +232,16 @@ class Store:
         return {Now: 0, Draw: "b1", Wait: self._found}.get(type(effect))
 
 
-def claimed(witness: Witness, store: Store) -> None:
+def claimed(observations: Observations, store: Store) -> None:
     """Claim the lock and get it."""
     claim = Claim("t", "me", "exclusive", TTL)
-    play(acquire_steps(witness, Attempt("k", claim), Terms(fair=False), 0), store)
+    play(acquire_steps(observations, Attempt("k", claim), Terms(fair=False), 0), store)
 
 
 def test_who_is_shown_what_is_there_does_not_look_again() -> None:
     """A claim that was woken with the record goes straight to its swap."""
     store = Store(found=FREED, loads=[TAKEN], swaps=[Swapped(3, exactly(SECOND))])
-    claimed(Witness(KINDS["server"].facts), store)
+    claimed(Observations(KINDS["server"].facts), store)
     assert store.asked == [Load, Wait, Swap]
 
 
@@ -247,7 +249,7 @@ def test_what_was_shown_may_be_gone() -> None:
     """Then the swap says what is there instead, and the claim waits again."""
     swaps = [Conflict(TAKEN), Swapped(5, exactly(SECOND))]
     store = Store(found=FREED, loads=[TAKEN], swaps=swaps)
-    claimed(Witness(KINDS["server"].facts), store)
+    claimed(Observations(KINDS["server"].facts), store)
     assert store.asked == [Load, Wait, Swap, Wait, Swap]
 
 
@@ -255,7 +257,7 @@ def test_a_fault_that_was_shown_is_no_record() -> None:
     """Whoever looks for itself reports it."""
     broken = Entry(version=2, now=exactly(SECOND), fault="it is broken")
     store = Store(found=broken, loads=[TAKEN, FREED], swaps=[Swapped(3, exactly(SECOND))])
-    claimed(Witness(KINDS["server"].facts), store)
+    claimed(Observations(KINDS["server"].facts), store)
     assert store.asked == [Load, Wait, Load, Swap]
 
 
@@ -263,14 +265,14 @@ def test_a_fault_that_was_shown_is_no_record() -> None:
 def test_who_had_to_wait_looks_before_it_claims_again(waited: bool, looks: int) -> None:
     """A lock that nobody else wanted is claimed again without a look. One that others wanted
     they will have by then, and a write in vain costs more than a look."""
-    witness = Witness(KINDS["server"].facts)
+    observations = Observations(KINDS["server"].facts)
     swapped = [Swapped(version, exactly(SECOND)) for version in (3, 4, 5)]
     store = Store(found=FREED, loads=[TAKEN if waited else FREED, FREED], swaps=swapped)
-    claimed(witness, store)
+    claimed(observations, store)
     free = Attempt("k", Free("t"), "-", touched=True)
-    assert play(release_steps(witness, free, 0, SECOND), store)
+    assert play(release_steps(observations, free, 0, SECOND), store)
     store.asked.clear()
-    claimed(witness, store)
+    claimed(observations, store)
     assert store.asked.count(Load) == looks
 
 
@@ -297,7 +299,7 @@ def wait_for_long(grant: Callable[[list[str]], str]) -> tuple[Attempt, Hold]:
         return {Now: now, Draw: f"b{len(beats)}"}.get(type(effect))
 
     attempt = Attempt("k", Claim("t", "me", "exclusive", LONG_TTL))
-    steps = acquire_steps(Witness(KINDS["scripted"].facts), attempt, Terms(), 0)
+    steps = acquire_steps(Observations(KINDS["scripted"].facts), attempt, Terms(), 0)
     return attempt, play(steps, answer)
 
 
@@ -321,7 +323,7 @@ def test_a_write_of_long_ago_that_landed_now() -> None:
 # --- many who come together -------------------------------------------------------------------
 
 
-def crowded_out(steps_of: Callable[[Witness, Attempt], Any], attempt: Attempt) -> list[Effect]:
+def crowded_out(steps_of: Callable[[Observations, Attempt], Any], attempt: Attempt) -> list[Effect]:
     """What is done where somebody else is always faster, for ten times."""
     done: list[Effect] = []
     entry = Entry(Record(fence=1, holders=(HOLDER,), updated_at=1), 1, exactly(SECOND))
@@ -336,7 +338,7 @@ def crowded_out(steps_of: Callable[[Witness, Attempt], Any], attempt: Attempt) -
         return {Now: 0, Draw: drawn, Load: (entry, 0, 0)}.get(type(effect))
 
     with pytest.raises(Misconfigured):
-        play(steps_of(Witness(KINDS["server"].facts), attempt), answer)
+        play(steps_of(Observations(KINDS["server"].facts), attempt), answer)
     return [effect for effect in done if isinstance(effect, (Load, Swap, Sleep))]
 
 
@@ -345,7 +347,8 @@ def test_who_wants_a_place_in_the_queue_keeps_its_distance() -> None:
     claim = Claim("t", "me", "exclusive", TTL)
     terms = Terms(timeout=SECOND, fair=True)
     done = crowded_out(
-        lambda witness, attempt: acquire_steps(witness, attempt, terms, 0), Attempt("k", claim)
+        lambda observations, attempt: acquire_steps(observations, attempt, terms, 0),
+        Attempt("k", claim),
     )
     pauses = [effect.duration for effect in done if isinstance(effect, Sleep)]
     assert pauses == sorted(set(pauses))
@@ -357,7 +360,9 @@ def test_who_wants_a_place_in_the_queue_keeps_its_distance() -> None:
 def test_who_gives_a_lock_back_is_in_a_hurry() -> None:
     """The others wait for that."""
     attempt = Attempt("k", Free(HOLDER.token), touched=True)
-    done = crowded_out(lambda witness, attempt: release_steps(witness, attempt, 0, SECOND), attempt)
+    done = crowded_out(
+        lambda observations, attempt: release_steps(observations, attempt, 0, SECOND), attempt
+    )
     pauses = [effect.duration for effect in done if isinstance(effect, Sleep)]
     assert len(pauses) > 2
     assert max(pauses) < SECOND // 40

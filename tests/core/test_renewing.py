@@ -9,9 +9,9 @@ from holdfast.core.commands import Granted
 from holdfast.core.contract import Conflict, Entry, Swapped, exactly
 from holdfast.core.effects import Draw, Effect, Load, Now, Swap, SwapMany
 from holdfast.core.holds import Care, Hold, hold_of
+from holdfast.core.observations import Observations, View
 from holdfast.core.records import SECOND, Holder, Record
 from holdfast.core.renewing import STORE_IS_IN_TROUBLE, renew_many_steps
-from holdfast.core.witness import View, Witness
 from holdfast.errors import Misconfigured, OutcomeUnknown, Unavailable
 from holdfast.testing.sim.kinds import KINDS
 from tests.play import play
@@ -24,10 +24,10 @@ class Store:
     """Records that were all written once, and what goes wrong with them."""
 
     def __init__(self, size: int) -> None:
-        self.witness = Witness(KINDS["server"].facts)
+        self.observations = Observations(KINDS["server"].facts)
         self.rows = {f"k{n}": (Record(1, (_holder(n),)), n + 1) for n in range(size)}
         for key, (record, version) in self.rows.items():
-            self.witness.wrote(key, View(CLOCK, 0, 0, record, version))
+            self.observations.wrote(key, View(CLOCK, 0, 0, record, version))
         self.holds = [
             hold_of(key, Granted(record.holders[0]), 0, Care())
             for key, (record, _) in self.rows.items()
@@ -40,7 +40,7 @@ class Store:
     def renew(self) -> list[Any]:
         """All of them, in one batch; what was asked of the store is in `asked`."""
         self.asked.clear()
-        return list(play(renew_many_steps(self.witness, self.holds), self._answer))
+        return list(play(renew_many_steps(self.observations, self.holds), self._answer))
 
     def _answer(self, effect: Effect) -> Any:
         if isinstance(effect, Now):

@@ -12,6 +12,7 @@ from holdfast.core.commands import ANYONE, FREED, Claim, Free, NotHeld, Offer, R
 from holdfast.core.contract import Applied, Conflict, Entry, Swapped, exactly
 from holdfast.core.effects import Apply, Draw, Effect, Load, Now, Sleep, Swap, Wait, Wall
 from holdfast.core.holds import NO_BEAT, Attempt, Care
+from holdfast.core.observations import Observations, View
 from holdfast.core.records import SECOND, Holder, Record
 from holdfast.core.steps import (
     CONFLICTS_AT_FULL_SPEED,
@@ -24,7 +25,6 @@ from holdfast.core.steps import (
     release_steps,
 )
 from holdfast.core.validity import READING_GOOD_FOR
-from holdfast.core.witness import View, Witness
 from holdfast.errors import CorruptRecord, LeaseLost, OutcomeUnknown, TicketRefused, Unavailable
 from holdfast.testing.sim.kinds import KINDS
 from tests.play import play
@@ -75,9 +75,9 @@ class Store:
         return {Now: self.now, Wall: self.wall}.get(type(effect))
 
 
-def witness(kind: str = "server") -> Witness:
+def observations(kind: str = "server") -> Observations:
     """One that has seen nothing yet."""
-    return Witness(KINDS[kind].facts)
+    return Observations(KINDS[kind].facts)
 
 
 def claim() -> Attempt:
@@ -85,7 +85,7 @@ def claim() -> Attempt:
     return Attempt("k", Claim("t", "me", "exclusive", TTL))
 
 
-def carry_out(knows: Witness, attempt: Attempt, store: Store) -> Any:
+def carry_out(knows: Observations, attempt: Attempt, store: Store) -> Any:
     """Carry the attempt's command to the end: the verdict."""
     return play(apply_steps(knows, attempt, attempt.command, store.now), store)[0]
 
@@ -95,7 +95,7 @@ def test_a_record_that_cannot_be_read_is_left_alone(answers: list[Any]) -> None:
     """It is not taken for an empty one, and written over; whether a look or a swap has shown it."""
     store = Store(*answers)
     with pytest.raises(CorruptRecord, match="it is broken"):
-        carry_out(witness(), claim(), store)
+        carry_out(observations(), claim(), store)
     assert store.answers == []
 
 
@@ -111,7 +111,7 @@ def test_a_clock_that_was_read_long_ago_is_read_again(
     age: int, clock: Any, asked: list[type]
 ) -> None:
     """Else the lease would be written without an expiry, and its death be noticed late."""
-    knows = witness("server" if clock else "observed")
+    knows = observations("server" if clock else "observed")
     knows.wrote("k", View(clock, 0, 0, Record(1), 1))
     store = Store(*([FREE] if Load in asked else []), DONE, now=age)
     granted = carry_out(knows, claim(), store)
@@ -123,7 +123,7 @@ def test_a_clock_that_was_read_long_ago_is_read_again(
 def test_the_first_fence_without_a_clock(version: int | None, fence: int) -> None:
     """A new record may follow one that was dropped: its fence is as late as the wall clock says.
     That of an old record is not ahead of what the store's clock has shown."""
-    knows = witness("patchy")
+    knows = observations("patchy")
     knows.saw("other", Entry(now=None, reached=70), 0, 0)
     store = Store(Entry(Record(), version), Swapped(1), wall=5000)
     assert carry_out(knows, claim(), store).holder.fence == fence
@@ -134,7 +134,7 @@ def test_what_a_look_has_settled_is_no_longer_in_doubt() -> None:
     fails afterwards, it is sure that nothing was done."""
     store = Store(FREE, OutcomeUnknown("lost"), TAKEN, *[Unavailable("away")] * 100)
     with pytest.raises(Unavailable, match="away"):
-        play(acquire_steps(witness(), claim(), Terms(20 * SECOND, fair=False), 0), store)
+        play(acquire_steps(observations(), claim(), Terms(20 * SECOND, fair=False), 0), store)
     assert store.kinds[:3] == [Load, Swap, Load]
     assert len(store.kinds) > 4
 
@@ -145,14 +145,14 @@ def test_what_was_answered_is_not_in_doubt(fair: bool) -> None:
     answers = [TAKEN, DONE] if fair else [FREE, Conflict(TAKEN)]
     store = Store(*answers, *[Unavailable("away")] * 100)
     with pytest.raises(Unavailable, match="away"):
-        play(acquire_steps(witness(), claim(), Terms(20 * SECOND, fair=fair), 0), store)
+        play(acquire_steps(observations(), claim(), Terms(20 * SECOND, fair=fair), 0), store)
     assert store.kinds[:3] == [Load, Swap, Load]
 
 
 def test_what_was_answered_by_a_script_is_not_in_doubt() -> None:
     """The same where the store runs the rules."""
     answers = [Applied(NotHeld(), 1, CLOCK), Unavailable("away")]
-    attempt, knows = claim(), witness("scripted")
+    attempt, knows = claim(), observations("scripted")
     store = Store(*answers)
     carry_out(knows, attempt, store)
     assert not attempt.unsettled
@@ -166,7 +166,7 @@ def test_what_nobody_could_look_at_stays_in_doubt() -> None:
     store = Store(FREE, OutcomeUnknown("lost"), *[Unavailable("away")] * 100)
     attempt = claim()
     with pytest.raises(OutcomeUnknown, match="away"):
-        play(acquire_steps(witness(), attempt, Terms(20 * SECOND), 0), store)
+        play(acquire_steps(observations(), attempt, Terms(20 * SECOND), 0), store)
     assert attempt.leftovers() == ("t",)
 
 
@@ -184,14 +184,14 @@ def test_a_lost_answer_costs_no_lock_though_there_is_no_time() -> None:
             return Entry(landed[0], 2, CLOCK), 0, 0
         return store(effect)
 
-    hold = play(acquire_steps(witness(), claim(), Terms(timeout=0), 0), answer)
+    hold = play(acquire_steps(observations(), claim(), Terms(timeout=0), 0), answer)
     assert (hold.token, len(landed)) == ("t", 1)
 
 
 def test_who_was_refused_has_left_nothing() -> None:
     """Somebody else was faster: there is nothing to be taken out of the store again."""
     attempt, store = claim(), Store(FREE, Conflict(TAKEN))
-    carry_out(witness(), attempt, store)
+    carry_out(observations(), attempt, store)
     assert attempt.leftovers() == ()
 
 
@@ -201,7 +201,7 @@ def test_conflicts_without_end_are_met_from_a_distance() -> None:
     at_full_speed = [Conflict(entry) for entry in seen[:CONFLICTS_AT_FULL_SPEED]]
     later = seen[CONFLICTS_AT_FULL_SPEED:]
     store = Store(FREE, *at_full_speed, *(a for e in later for a in (Conflict(e), e)), DONE)
-    carry_out(witness(), claim(), store)
+    carry_out(observations(), claim(), store)
     assert len(store.slept) == len(later)
     assert all(pause <= FIRST_PAUSE for pause in store.slept)
 
@@ -212,7 +212,7 @@ def test_conflicts_without_end_are_met_from_a_distance() -> None:
 def release(store: Store, kind: str = "server", patience: int = 5 * SECOND) -> bool:
     """Free the lock."""
     attempt = Attempt("k", Free("t"), NO_BEAT, touched=True)
-    return play(release_steps(witness(kind), attempt, store.now, store.now + patience), store)
+    return play(release_steps(observations(kind), attempt, store.now, store.now + patience), store)
 
 
 def test_a_release_whose_answer_was_lost_was_one() -> None:
@@ -256,7 +256,7 @@ def test_what_is_lost_cannot_be_handed_over() -> None:
     """Nobody is given a ticket for what somebody else holds."""
     attempt = Attempt("k", Offer("t", "ticket", TTL), touched=True)
     with pytest.raises(LeaseLost):
-        play(offer_steps(witness(), attempt, 5 * SECOND), Store(TAKEN))
+        play(offer_steps(observations(), attempt, 5 * SECOND), Store(TAKEN))
 
 
 @pytest.mark.parametrize("command", [Renew("t"), Take("ticket", "t", "me", TTL)])
@@ -270,7 +270,7 @@ def test_a_ticket_is_good_until_the_answer_comes_too_late(command: Renew | Take)
             reply = store(effect)
             return (reply[0], 2 * TTL) if late and isinstance(effect, Swap) else reply
 
-        entering = enter_steps(witness(), Attempt("k", command), Care(), 5 * SECOND)
+        entering = enter_steps(observations(), Attempt("k", command), Care(), 5 * SECOND)
         if late:
             with pytest.raises(TicketRefused, match="held by you"):
                 play(entering, answer)
@@ -287,7 +287,7 @@ def test_an_eviction_of_one_spares_the_others(fence: int | None, stay: list[int]
     readers = tuple(replace(OTHER, token=f"r{n}", mode="shared", fence=n) for n in (1, 2))
     there = Entry(Record(fence=2, holders=readers), 1, CLOCK)
     store = Store(there, there, DONE)
-    evicted = play(evict_steps(witness(), "k", fence, 5 * SECOND), store)
+    evicted = play(evict_steps(observations(), "k", fence, 5 * SECOND), store)
     assert [holder.fence for holder in evicted.holders] == [n for n in (1, 2) if n not in stay]
     if evicted.holders:
         assert [holder.fence for holder in store.asked[-1].record.holders] == stay
@@ -300,7 +300,7 @@ def test_an_eviction_replaces_what_cannot_be_read(clock: Any) -> None:
     """By an empty record whose fence is as late as the clock, and all who wait are called."""
     broken = replace(BROKEN, now=clock)
     store = Store(broken, broken, DONE, wall=5000)
-    assert play(evict_steps(witness(), "k", None, 5 * SECOND), store).holders == ()
+    assert play(evict_steps(observations(), "k", None, 5 * SECOND), store).holders == ()
     at = 5000 if clock is None else CLOCK.latest
     assert store.asked[-1] == Swap("k", 3, Record(fence=at, updated_at=at), ANYONE)
 
@@ -308,5 +308,5 @@ def test_an_eviction_replaces_what_cannot_be_read(clock: Any) -> None:
 def test_an_eviction_leaves_alone_what_was_put_right_meanwhile() -> None:
     """Somebody was faster, and perhaps somebody holds it by now."""
     store = Store(BROKEN, TAKEN)
-    play(evict_steps(witness(), "k", None, 5 * SECOND), store)
+    play(evict_steps(observations(), "k", None, 5 * SECOND), store)
     assert store.kinds == [Load, Load]

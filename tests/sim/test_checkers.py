@@ -23,7 +23,7 @@ from holdfast.testing.sim.checks.keeping import Keeping
 from holdfast.testing.sim.checks.leaks import Leaks
 from holdfast.testing.sim.checks.loss import LossIsTold, LostStaysLost
 from holdfast.testing.sim.checks.overlap import Overlap
-from holdfast.testing.sim.checks.patience import Patience
+from holdfast.testing.sim.checks.patience import BoundedWait
 from holdfast.testing.sim.checks.progress import Progress
 from holdfast.testing.sim.checks.queue import Queue
 from holdfast.testing.sim.checks.resource import Resource
@@ -386,7 +386,7 @@ def test_resource_refuses_quietly_where_no_exclusion_is_promised() -> None:
 
 def test_patience_sees_a_store_being_hammered() -> None:
     """Hundreds of requests in no time."""
-    scene = Scene(Patience())
+    scene = Scene(BoundedWait())
     op = scene.op()
     op.requests = 500
     with pytest.raises(Violation, match="500 requests"):
@@ -395,7 +395,7 @@ def test_patience_sees_a_store_being_hammered() -> None:
 
 def test_patience_sees_a_timeout_that_is_not_kept() -> None:
     """It came back long after its caller's patience had ended."""
-    scene = Scene(Patience())
+    scene = Scene(BoundedWait())
     op = scene.op()
     op.client.stood_still_until = -1
     op.timeout, op.back_at = SECOND, 60 * SECOND

@@ -12,9 +12,9 @@ from holdfast.core.contract import Applied, Conflict, Entry, Interval, Page, Swa
 from holdfast.core.effects import Apply, Draw, Effect, Emit, Load, Now, Scan, Swap
 from holdfast.core.holds import Attempt, Care, Hold, hold_of
 from holdfast.core.listing import purge_steps
+from holdfast.core.observations import Observations, View
 from holdfast.core.records import EMPTY, SECOND, Holder, Record, Waiter, last_used
 from holdfast.core.steps import undo_steps
-from holdfast.core.witness import View, Witness
 from holdfast.errors import HoldfastError, OutcomeUnknown, Unavailable, Unsupported
 from holdfast.testing.sim.kinds import KINDS
 from tests.play import play
@@ -42,7 +42,7 @@ def test_a_write_that_was_sent_twice_below_us_is_known_to_be_ours() -> None:
         return {Now: 0, Draw: "b1"}.get(type(effect))
 
     attempt = Attempt("k", Claim("t", "me", "exclusive", TTL))
-    hold = play(acquire_steps(Witness(KINDS["server"].facts), attempt, Terms(), 0), answer)
+    hold = play(acquire_steps(Observations(KINDS["server"].facts), attempt, Terms(), 0), answer)
     assert hold.token == "t"
     assert len(landed) == 1
     assert attempt.leftovers() == ("t",)
@@ -66,11 +66,11 @@ def test_a_record_is_not_dropped_before_the_clock_has_passed_its_fence() -> None
 
 def test_a_waiter_does_not_ask_a_slow_clock_again_and_again() -> None:
     """A clock of whole seconds shows nothing new for a while: there is no use in asking."""
-    witness = Witness(KINDS["seconds"].facts)
+    observations = Observations(KINDS["seconds"].facts)
     second = Interval(7 * SECOND, 8 * SECOND - 1)
     just_over = Holder("t", 1, "me", "exclusive", TTL, 0, 7 * SECOND, "b")
-    assert witness.dead_from("k", just_over, second, 0) >= SECOND // 5
-    assert witness.dead_from("k", just_over, exactly(7 * SECOND), 0) < SECOND // 100
+    assert observations.dead_from("k", just_over, second, 0) >= SECOND // 5
+    assert observations.dead_from("k", just_over, exactly(7 * SECOND), 0) < SECOND // 100
 
 
 def test_purge_leaves_a_holder_alone_that_was_written_without_a_clock() -> None:
@@ -83,21 +83,21 @@ def test_purge_leaves_a_holder_alone_that_was_written_without_a_clock() -> None:
         assert not isinstance(effect, Swap)
         return page if isinstance(effect, Scan) else 0
 
-    purged = play(purge_steps(Witness(KINDS["server"].facts), "", None, 60 * SECOND), answer)
+    purged = play(purge_steps(Observations(KINDS["server"].facts), "", None, 60 * SECOND), answer)
     assert purged.dropped == 0
 
 
 def test_purge_is_refused_where_a_reading_of_the_clock_may_be_missing() -> None:
     """After it, a claim without a reading would start the fence at some wall clock."""
-    witness = Witness(KINDS["patchy"].facts)
+    observations = Observations(KINDS["patchy"].facts)
     with pytest.raises(Unsupported):
-        play(purge_steps(witness, "", None, 60 * SECOND), lambda effect: None)
+        play(purge_steps(observations, "", None, 60 * SECOND), lambda effect: None)
 
 
 def test_a_remembered_record_answers_nothing_by_itself() -> None:
     """That our token was freed once says nothing of now: it may have claimed again since."""
-    witness = Witness(KINDS["server"].facts)
-    witness.wrote("k", View(exactly(SECOND), 0, 0, Record(fence=1, freed="t"), 1))
+    observations = Observations(KINDS["server"].facts)
+    observations.wrote("k", View(exactly(SECOND), 0, 0, Record(fence=1, freed="t"), 1))
     place = Waiter("t", "me", "exclusive", TTL, 0, 5 * SECOND, "b")
     there = Entry(Record(fence=1, queue=(place,)), 2, exactly(SECOND))
     written: list[Record | None] = []
@@ -110,7 +110,7 @@ def test_a_remembered_record_answers_nothing_by_itself() -> None:
 
     attempt = Attempt("k", Claim("t", "me", "exclusive", TTL))
     attempt.touched = True
-    play(undo_steps(witness, (attempt,), SECOND), answer)
+    play(undo_steps(observations, (attempt,), SECOND), answer)
     assert [record and record.queue for record in written] == [()]
 
 
@@ -127,9 +127,9 @@ def test_a_timeout_is_kept_though_no_write_is_ever_answered() -> None:
         return {Draw: "b1", Load: (entry, 0, 0)}.get(type(effect))
 
     attempt = Attempt("k", Claim("t", "me", "exclusive", TTL))
-    witness = Witness(KINDS["server"].facts)
+    observations = Observations(KINDS["server"].facts)
     with pytest.raises(OutcomeUnknown):
-        play(acquire_steps(witness, attempt, Terms(5 * SECOND), 0), answer)
+        play(acquire_steps(observations, attempt, Terms(5 * SECOND), 0), answer)
     assert next(clock) < 20 * SECOND
 
 
@@ -148,8 +148,8 @@ def test_what_was_given_back_is_claimed_again_under_another_token() -> None:
         return {Now: 2 * TTL, Draw: f"b{len(commands)}"}.get(type(effect))
 
     attempt = Attempt("k", Claim("first", "me", "exclusive", TTL))
-    witness = Witness(KINDS["scripted"].facts)
-    hold = play(acquire_steps(witness, attempt, Terms(), 0), answer)
+    observations = Observations(KINDS["scripted"].facts)
+    hold = play(acquire_steps(observations, attempt, Terms(), 0), answer)
     assert [type(command) for command in commands] == [Claim, Free, Claim]
     assert commands[1].token == "first"
     assert hold.token != "first"
@@ -179,8 +179,8 @@ def test_what_came_too_late_is_given_back_though_the_store_is_in_trouble(
         return {Now: 2 * TTL, Draw: f"b{len(commands)}"}.get(type(effect))
 
     attempt = Attempt("k", Claim("first", "me", "exclusive", TTL))
-    witness = Witness(KINDS["scripted"].facts)
-    hold = play(acquire_steps(witness, attempt, Terms(), 0), answer)
+    observations = Observations(KINDS["scripted"].facts)
+    hold = play(acquire_steps(observations, attempt, Terms(), 0), answer)
     assert [type(command) for command in commands] == [Claim, Free, Free, Free, Claim]
     assert {command.token for command in commands[:4]} == {"first"}
     assert told == ["StoreTrouble", "StoreTrouble"]
@@ -199,9 +199,9 @@ def test_what_came_too_late_and_cannot_be_given_back_is_left_to_be_undone() -> N
         return {Now: 2 * TTL, Draw: "b1"}.get(type(effect))
 
     attempt = Attempt("k", Claim("t", "me", "exclusive", TTL))
-    witness = Witness(KINDS["scripted"].facts)
+    observations = Observations(KINDS["scripted"].facts)
     with pytest.raises(Unavailable, match="Not now"):
-        play(acquire_steps(witness, attempt, Terms(timeout=0), 0), answer)
+        play(acquire_steps(observations, attempt, Terms(timeout=0), 0), answer)
     assert attempt.leftovers() == ("t",)
 
 
@@ -212,5 +212,5 @@ def test_purge_counts_only_what_it_dropped() -> None:
     def answer(effect: Effect) -> Any:
         return (Conflict(Entry()), 0) if isinstance(effect, Swap) else page
 
-    purged = play(purge_steps(Witness(KINDS["server"].facts), "", None, 60 * SECOND), answer)
+    purged = play(purge_steps(Observations(KINDS["server"].facts), "", None, 60 * SECOND), answer)
     assert purged.dropped == 0

@@ -93,7 +93,7 @@ def test_the_clock_does_not_jump(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time of day may jump; the store's clock does not."""
     store = MemoryStore()
     before = store.now().latest
-    monkeypatch.setattr("holdfast.clock.wall", lambda: 0)
+    monkeypatch.setattr("holdfast.runtime.clock.wall", lambda: 0)
     assert before <= store.now().latest < before + 60_000_000
 
 

@@ -13,7 +13,8 @@ import click
 import msgspec
 from msgspec import Struct
 
-from holdfast import __version__, clock
+from holdfast import __version__
+from holdfast.api.locks import Locks
 from holdfast.cli import codes
 from holdfast.cli.app import connected
 from holdfast.cli.params import as_json, option, shared
@@ -21,9 +22,9 @@ from holdfast.cli.session import Session
 from holdfast.core.contract import Facts, Interval, Swapped
 from holdfast.core.records import SECOND, Record
 from holdfast.errors import HoldfastError, Misconfigured, OutcomeUnknown, Unavailable
+from holdfast.runtime import clock
 from holdfast.stores.base import Store
 from holdfast.stores.url import redact
-from holdfast.sync import Locks
 
 SCRATCH = "holdfast:doctor:"
 NOT_COMPARED = (

@@ -16,7 +16,7 @@ from holdfast.cli.params import PREFIX, as_json, option, shared
     "free",
     envvar="HOLDFAST_LS_ALL",
     is_flag=True,
-    help="The free ones too, while they are remembered.",
+    help="Also list free locks that the store remembers.",
 )
 @as_json("One JSON object per line and lock.")
 @shared

@@ -15,9 +15,9 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from holdfast.api.info import HolderInfo, LockInfo, WaiterInfo
 from holdfast.core.records import SECOND
 from holdfast.observe.log import duration, printable
-from holdfast.views import HolderInfo, LockInfo, WaiterInfo
 
 T = TypeVar("T")
 

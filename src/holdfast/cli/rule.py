@@ -7,17 +7,17 @@ from contextlib import closing
 
 import click
 
+from holdfast.api.info import HolderInfo
+from holdfast.api.locks import Locks
+from holdfast.api.store_source import open_source
 from holdfast.cli import codes
 from holdfast.cli.app import connected
 from holdfast.cli.params import DURATION, PREFIX, as_json, option, shared
 from holdfast.cli.session import tell
 from holdfast.cli.terminal import is_terminal
 from holdfast.errors import CorruptRecord
-from holdfast.places import open_place
-from holdfast.sync import Locks
-from holdfast.views import HolderInfo
 
-# No grant has this fence: evicting it throws out nobody, but mends an unreadable record.
+# No grant has this fence: evicting it ends nobody's lease, but replaces an unreadable record.
 NOBODYS_FENCE = 0
 
 
@@ -29,12 +29,12 @@ NOBODYS_FENCE = 0
 @shared
 @click.pass_context
 def evict(ctx: click.Context, key: str, fence: int | None, yes: bool, json: bool) -> int:
-    """Throw out whoever holds the lock KEY.
+    """Evict whoever holds the lock KEY.
 
-    They learn it when they next renew, and may write until then: what they write carries an
-    older fence. A record that cannot be read is replaced by an empty one.
+    An evicted holder learns of it when it next renews, and may write until then; its writes
+    carry an older fence. A record that cannot be read is replaced by an empty one.
 
-    Only holders that were shown are thrown out, not one who came meanwhile.
+    Only the holders that were shown are evicted, not one who came since.
     """
     from holdfast.cli.render import holder_line, print_json
 
@@ -49,7 +49,7 @@ def evict(ctx: click.Context, key: str, fence: int | None, yes: bool, json: bool
             return codes.NO
         for holder in holders:
             tell(f"{key!r} is held by {holder_line(holder)}")
-        if not _agreed(yes, "Throw them out?" if len(holders) > 1 else "Throw it out?"):
+        if not _agreed(yes, "Evict them?" if len(holders) > 1 else "Evict it?"):
             return codes.NO
         evicted = [out for one in holders for out in locks.evict(key, fence=one.fence)]
     for holder in evicted:
@@ -80,22 +80,22 @@ def _agreed(yes: bool, question: str) -> bool:
     if yes:
         return True
     if not is_terminal(sys.stdin):
-        tell("there is nobody to ask: say --yes")
+        tell("there is no terminal to ask on: pass --yes")
         return False
     return click.confirm(question, err=True)
 
 
 @click.command()
 @click.argument("prefix", type=PREFIX, default="")
-@option("--older-than", type=DURATION, default="1d", help="How long it must have been unused.")
+@option("--older-than", type=DURATION, default="1d", help="How long a lock must have been unused.")
 @as_json("One JSON object with the number.")
 @shared
 @click.pass_context
 def purge(ctx: click.Context, prefix: str, older_than: float, json: bool) -> None:
-    """Drop the records of locks under PREFIX that nobody has used for a while.
+    """Delete the records of locks under PREFIX that nobody has used for a while.
 
-    A record stays after its lock was released so that the fence goes on growing; after a
-    day the clock has taken care of that.
+    The record of a released lock stays, so that its fence goes on growing. After a day the
+    store's clock is past that fence, and the record may go.
     """
     from holdfast.cli.render import print_json
 
@@ -112,10 +112,10 @@ def purge(ctx: click.Context, prefix: str, older_than: float, json: bool) -> Non
 @shared
 @click.pass_context
 def setup(ctx: click.Context, print: bool) -> None:
-    """Create what the store needs: a file, a table, a script. Harmless to repeat."""
+    """Create what the store needs: a file, a table, a script. May be repeated."""
     session = connected(ctx)
     if print:
-        with closing(open_place(session.place, {})) as store:
+        with closing(open_source(session.place, {})) as store:
             click.echo(store.ddl(), nl=False)
         return
     with session.locks() as locks:

@@ -11,6 +11,8 @@ from click.core import ParameterSource
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.api.leases import Lease
+from holdfast.api.locks import Locks
 from holdfast.cli import codes
 from holdfast.cli.app import connected
 from holdfast.cli.child import CannotRun, Child, check_command
@@ -22,7 +24,6 @@ from holdfast.cli.terminal import Terminal
 from holdfast.cli.waiting import Reporter, teller_for
 from holdfast.core.tickets import Kind, unseal
 from holdfast.errors import Busy, HoldfastError, UsageError
-from holdfast.sync import Lease, Locks
 
 _COMMAND = "holdfast.command"  # where the words after `--` are kept
 # What a ticket already decides.
@@ -85,7 +86,7 @@ class Ask(Struct, frozen=True, kw_only=True):
 @option(
     "--ttl",
     type=DURATION,
-    help="How long the lock outlives this machine or process.  "
+    help="How long the lock outlives this process if it dies.  "
     "[default: 30s; with --take the ticket's]",
 )
 @option(
@@ -105,25 +106,25 @@ class Ask(Struct, frozen=True, kw_only=True):
     "--busy-code",
     type=click.IntRange(0, 255),
     default=codes.BUSY,
-    help="Exit with this when the lock stayed taken.",
+    help="The exit code when the lock stayed taken.",
 )
 @option(
     "--mode",
     type=click.Choice(["exclusive", "shared"]),
     help="Alone, or together with others that share.  [default: exclusive]",
 )
-@option("--limit", type=int, help="Instead of a mode: be one of at most so many.")
-@option("--owner", help="Who you are, for people.  [default: host:pid]")
+@option("--limit", type=int, help="Instead of a mode: how many holders there may be at once.")
+@option("--owner", help="The name that others see as the holder.  [default: host:pid]")
 @option(
     "--note",
     type=NOTE_ITEM,
     multiple=True,
-    help="Something for people to read; may be repeated (in the variable: separated by spaces).",
+    help="A note for people to read; may be repeated (in the variable: separated by spaces).",
 )
 @option(
     "--fair/--unfair",
     default=None,
-    help="Queue at once, or never.  [default: after a moment; on Redis at once]",
+    help="Queue at once, or never.  [default: after 1.5 s; on Redis at once]",
 )
 @option("--max-hold", type=DURATION, help="Stop renewing after this long; the lease is then lost.")
 @option(
@@ -159,9 +160,9 @@ def run(ctx: click.Context, /, **options: Any) -> int:
     environment. Signals are passed on to its process group. If the lease is lost, the group
     gets SIGTERM, and SIGKILL after the grace time.
 
-    A key that begins with a dash stands between two: holdfast run -- -KEY -- COMMAND...
+    Put a key that begins with a dash between two --: holdfast run -- -KEY -- COMMAND...
 
-    With --join or --take the key is that of the ticket; a KEY that is given must be the same.
+    With --join or --take the key comes from the ticket; if KEY is given, it must be the same.
     """  # fmt: skip
     ask = _with_dashed_key(Ask(**options, command=ctx.meta.get(_COMMAND, ())))
     _check(ctx, ask)
@@ -241,7 +242,7 @@ def _get_and_hold(session: Session, ask: Ask, inbox: Inbox) -> Outcome:
 def _warn_if_alone(locks: Locks) -> None:
     facts = locks.facts
     if facts.reach == "process" and facts.name != "null":  # that one warns by itself
-        tell(f"warning: the {facts.name} store is for only this process: nobody else is kept out")
+        tell(f"warning: the {facts.name} store is only for this process: it keeps nobody else out")
 
 
 def _get(locks: Locks, ask: Ask) -> Lease:

@@ -15,10 +15,10 @@ from holdfast.observe.log import printable
 from holdfast.stores.url import redact
 
 if TYPE_CHECKING:
+    from holdfast.api.locks import Locks
+    from holdfast.api.store_source import StoreSource
     from holdfast.core.events import Event
-    from holdfast.places import Place
     from holdfast.stores.base import Store
-    from holdfast.sync import Locks
 
 
 class Session:
@@ -29,16 +29,16 @@ class Session:
         self.verbose = False
 
     @property
-    def place(self) -> Place:
+    def place(self) -> StoreSource:
         """What to connect to."""
-        from holdfast.places import DEFAULT
+        from holdfast.api.store_source import DEFAULT
 
         return DEFAULT if self.url is None else self.url
 
     @property
     def full_url(self) -> str:
         """The store's URL for another process in another folder. May have a password."""
-        from holdfast.places import embedded_path
+        from holdfast.api.store_source import embedded_path
 
         if self.url is None:
             return _file_url(embedded_path())
@@ -55,13 +55,13 @@ class Session:
 
     def store(self) -> Store:
         """Open the store by itself."""
-        from holdfast.places import open_place
+        from holdfast.api.store_source import open_source
 
-        return open_place(self.place, {})
+        return open_source(self.place, {})
 
     def locks(self, on_event: Callable[[Event], None] | None = None) -> Locks:
         """Open the store's locks."""
-        from holdfast.sync import connect
+        from holdfast.api.locks import connect
 
         return connect(self.place, on_event=on_event)
 

@@ -16,11 +16,11 @@ from __future__ import annotations
 import signal
 import time
 
+from holdfast.api.leases import Lease
 from holdfast.cli.child import Child
 from holdfast.cli.session import tell
 from holdfast.cli.signals import Inbox
 from holdfast.cli.terminal import ASKS, JOB_STOPS, Terminal, stop_with
-from holdfast.sync import Lease
 
 LOOK_S = 1.0
 LOOK_WHILE_STOPPING_S = 0.02

@@ -9,14 +9,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
-from holdfast import clock
 from holdfast.cli.session import tell
 from holdfast.cli.signals import held_back
 from holdfast.cli.terminal import is_terminal
 from holdfast.core import events
-from holdfast.core.patience import blocking
 from holdfast.core.records import Micros
+from holdfast.core.waiting import blocking
 from holdfast.observe.log import duration, printable
+from holdfast.runtime import clock
 from holdfast.stores.url import redact
 
 if TYPE_CHECKING:
@@ -152,4 +152,4 @@ def situation(event: events.Waiting, since: Micros) -> str:
 
 def trouble(event: events.StoreTrouble) -> str:
     """That the store failed, and that it is tried again."""
-    return f"{event.key!r}: trouble with the store, trying again: {redact(event.error)}"
+    return f"{event.key!r}: the store failed, trying again: {redact(event.error)}"

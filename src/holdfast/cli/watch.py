@@ -11,6 +11,8 @@ from typing import Any, Literal
 import click
 from msgspec import Struct
 
+from holdfast.api.info import LockInfo
+from holdfast.api.locks import Locks
 from holdfast.cli import codes
 from holdfast.cli.app import connected
 from holdfast.cli.params import DURATION, PREFIX, as_json, option, shared
@@ -18,8 +20,6 @@ from holdfast.cli.session import tell
 from holdfast.cli.signals import Inbox, Interrupted, held_back
 from holdfast.errors import OutcomeUnknown, Unavailable
 from holdfast.observe.log import printable
-from holdfast.sync import Locks
-from holdfast.views import LockInfo
 
 SHORTEST_INTERVAL_S = 0.05
 

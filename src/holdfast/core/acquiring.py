@@ -20,10 +20,10 @@ from msgspec.structs import replace
 from holdfast.core.commands import Blocked, Claim, Free, Granted, Mismatch
 from holdfast.core.effects import NOW, Draw, Emit, Keep, Steps, Wait
 from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold, hold_of
-from holdfast.core.patience import Patience
+from holdfast.core.observations import Observations, View
 from holdfast.core.records import SECOND, Micros
-from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, apply_steps, as_sure_as_we_are
-from holdfast.core.witness import View, Witness
+from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, apply_steps, worst_known_outcome
+from holdfast.core.waiting import BoundedWait
 from holdfast.errors import (
     LeaseLost,
     LimitMismatch,
@@ -34,14 +34,14 @@ from holdfast.errors import (
 # A claim that has waited this long takes a place in the queue (unless told otherwise).
 ANNOUNCE_AFTER: Micros = 1_500_000
 # A place in the queue lasts this long without a sign of life.
-PATIENCE: Micros = 10 * SECOND
+QUEUE_PLACE_TTL: Micros = 10 * SECOND
 # And longer the further back it is: whoever is dead there is in nobody's way yet, and a long
 # queue that is renewed all the time keeps the store busy.
-PATIENCE_PER_PLACE: Micros = SECOND // 20
+TTL_PER_PLACE_AHEAD: Micros = SECOND // 20
 # Where the store runs the rules a sign of life is cheap, and so the first few give one more
 # often: whoever dies at the head of the queue keeps a free lock from the others for so long.
-FRONT_PATIENCE: Micros = 3 * SECOND
-FRONT_PATIENCE_PER_PLACE: Micros = SECOND // 2
+FRONT_PLACE_TTL: Micros = 3 * SECOND
+FRONT_TTL_PER_PLACE_AHEAD: Micros = SECOND // 2
 # A waiter looks again this often even if nothing woke it: in the queue, and outside.
 LOOK_AGAIN: Micros = 30 * SECOND
 LOOK_AGAIN_UNQUEUED: Micros = 1 * SECOND
@@ -68,13 +68,13 @@ def queues_at_once(terms: Terms, scripted: bool) -> bool:
 
 def patience_for(ttl: Micros, ahead: int, scripted: bool) -> Micros:
     """How long a place lasts with so many ahead of it."""
-    patience = PATIENCE + ahead * PATIENCE_PER_PLACE
+    patience = QUEUE_PLACE_TTL + ahead * TTL_PER_PLACE_AHEAD
     if scripted:
-        patience = min(patience, FRONT_PATIENCE + ahead * FRONT_PATIENCE_PER_PLACE)
+        patience = min(patience, FRONT_PLACE_TTL + ahead * FRONT_TTL_PER_PLACE_AHEAD)
     return min(ttl, patience)
 
 
-class _Wait(Patience, kw_only=True, gc=False):
+class _Wait(BoundedWait, kw_only=True, gc=False):
     """Where one claim stands that was not granted at once."""
 
     attempt: Attempt
@@ -98,7 +98,11 @@ class _Wait(Patience, kw_only=True, gc=False):
 
 
 def acquire_steps(
-    witness: Witness, attempt: Attempt, terms: Terms, now: Micros, started: Micros | None = None
+    observations: Observations,
+    attempt: Attempt,
+    terms: Terms,
+    now: Micros,
+    started: Micros | None = None,
 ) -> Steps[Hold]:
     """Get the grant, or raise `Busy` (did not wait) or `AcquireTimeout` (waited in vain).
 
@@ -106,7 +110,7 @@ def acquire_steps(
     """
     claim: Claim = attempt.command  # type: ignore[assignment]
     started = now if started is None else started
-    scripted = witness.facts.scripted
+    scripted = observations.facts.scripted
     wait: _Wait | None = None  # most claims are granted at once and need none
     if not claim.queue and queues_at_once(terms, scripted):
         wait = _wait_of(attempt, terms, started, scripted)
@@ -115,10 +119,10 @@ def acquire_steps(
     while True:
         try:
             command = too_late or attempt.command
-            verdict, view = yield from apply_steps(witness, attempt, command, now)
+            verdict, view = yield from apply_steps(observations, attempt, command, now)
         except (Unavailable, OutcomeUnknown) as trouble:
             wait = wait or _wait_of(attempt, terms, started, scripted)
-            sure = as_sure_as_we_are(trouble, attempt)
+            sure = worst_known_outcome(trouble, attempt)
             yield from wait.ride_out_steps(trouble, sure, "acquire")
             now = yield from NOW
             continue
@@ -135,7 +139,7 @@ def acquire_steps(
         elif type(verdict) is Granted:
             too_late = Free(wait.claim.token)
         elif type(verdict) is Blocked:
-            yield from _wait_turn_steps(witness, wait, verdict, view)
+            yield from _wait_turn_steps(observations, wait, verdict, view)
         else:
             assert isinstance(verdict, Mismatch)
             raise LimitMismatch(
@@ -152,7 +156,7 @@ def _wait_of(attempt: Attempt, terms: Terms, started: Micros, scripted: bool) ->
     claim: Claim = attempt.command  # type: ignore[assignment]
     return _Wait(
         attempt.key, claim.owner, terms.timeout, terms.store_patience, started,
-        attempt=attempt, fair=terms.fair, scripted=scripted,
+        attempt=attempt, fair=terms.fair, scripted=scripted, attempt_number=attempt.number,
     )  # fmt: skip
 
 
@@ -171,11 +175,13 @@ def _start_anew_steps(wait: _Wait, now: Micros) -> Steps[None]:
     attempt.command = replace(wait.claim, token=token)
 
 
-def _wait_turn_steps(witness: Witness, wait: _Wait, blocked: Blocked, view: View) -> Steps[None]:
+def _wait_turn_steps(
+    observations: Observations, wait: _Wait, blocked: Blocked, view: View
+) -> Steps[None]:
     """Sleep until it may be our turn or there is something else to do; or time is up."""
     key, now = wait.key, view.got
-    frees_at = [witness.dead_from(key, holder, view.now, now) for holder in blocked.holders]
-    places_end_at = [witness.dead_from(key, waiter, view.now, now) for waiter in blocked.ahead]
+    frees_at = [observations.dead_from(key, holder, view.now, now) for holder in blocked.holders]
+    places_end_at = [observations.dead_from(key, waiter, view.now, now) for waiter in blocked.ahead]
     soonest = min(frees_at + places_end_at, default=None)
     # Of those ahead, whoever comes after the dead looks for itself, and calls whose turn it is;
     # only when all of them may be dead is it for us. Else a crowd comes for each of the first.
@@ -196,7 +202,7 @@ def _wait_turn_steps(witness: Witness, wait: _Wait, blocked: Blocked, view: View
         wakes_at.append(wait.ends_at)
     wakes_at += [at + pace for at in frees_at]
     at_most = max(SHORTEST_WAIT, min(wakes_at) - now)
-    witness.contend(key)
+    observations.contend(key)
     # What comes next is made ready before: afterwards a free lock waits for us.
     if wait.claim.queue:
         wait.get_in_line(blocked.places())
@@ -204,7 +210,7 @@ def _wait_turn_steps(witness: Witness, wait: _Wait, blocked: Blocked, view: View
     wait.attempt.next_beat = yield from Draw(BEAT_BYTES)
     found = yield from Wait(key, view.version, wait.claim.token, at_most)
     if found is not None:
-        witness.expect(key, found, now)
+        observations.expect(key, found, now)
 
 
 # --- many keys ------------------------------------------------------------------------------
@@ -216,14 +222,14 @@ def canonical(attempts: Sequence[Attempt]) -> list[Attempt]:
 
 
 def acquire_all_steps(
-    witness: Witness, attempts: Sequence[Attempt], terms: Terms
+    observations: Observations, attempts: Sequence[Attempt], terms: Terms
 ) -> Steps[list[Hold]]:
     """Get them all, in the one order, or raise; then `undo_steps` frees what was got."""
     started = yield from NOW
     holds = []
     for attempt in canonical(attempts):
         now = yield from NOW
-        hold = yield from acquire_steps(witness, attempt, terms, now, started)
+        hold = yield from acquire_steps(observations, attempt, terms, now, started)
         holds.append(hold)
         yield from Keep(hold)
     now = yield from NOW

@@ -5,11 +5,23 @@ No event carries a token or a ticket.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from holdfast.core.records import Holder, Micros, Mode, Waiter
+
+Reason = Literal["busy", "timeout", "interrupted", "error"]
+
+
+class Started(Struct, frozen=True):
+    """Somebody asks for a lock, or comes with a ticket. `Acquired` or `GaveUp` follows, with the
+    same attempt."""
+
+    key: str
+    owner: str
+    mode: Mode
+    attempt: int
 
 
 class Acquired(Struct, frozen=True):
@@ -21,6 +33,16 @@ class Acquired(Struct, frozen=True):
     mode: Mode
     waited: Micros = 0
     how: str = "Acquired"
+    attempt: int = 0
+
+
+class GaveUp(Struct, frozen=True):
+    """An attempt ended without a lease."""
+
+    key: str
+    owner: str
+    why: Reason
+    attempt: int
 
 
 class Waiting(Struct, frozen=True):
@@ -34,6 +56,7 @@ class Waiting(Struct, frozen=True):
     frees_in: Micros | None  # when the first of them runs out, unless it is renewed
     news: bool = True  # the holders are others than the last time
     more: int = 0  # how many more are ahead than are shown
+    attempt: int = 0  # 0: it only waits until the lock is free
 
 
 class StoreTrouble(Struct, frozen=True):
@@ -98,5 +121,15 @@ class Evicted(Struct, frozen=True):
 
 
 Event: TypeAlias = (
-    Acquired | Waiting | StoreTrouble | Released | InDanger | OutOfDanger | Lost | Wanted | Evicted
+    Started
+    | Acquired
+    | GaveUp
+    | Waiting
+    | StoreTrouble
+    | Released
+    | InDanger
+    | OutOfDanger
+    | Lost
+    | Wanted
+    | Evicted
 )

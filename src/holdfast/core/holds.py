@@ -16,7 +16,7 @@ from holdfast.core.validity import deadline
 
 State = Literal["held", "lost", "released", "handed over"]
 
-# A grant is renewed this often within its ttl; danger is told after two thirds of it.
+# A grant is renewed this often within its ttl; if renewals fail, danger is told after two thirds.
 BEATS_PER_TTL = 3
 # Of a claim that waits for weeks, so many writes are remembered.
 REMEMBERED_WRITES = 64
@@ -117,6 +117,7 @@ class Attempt(DiscreetState, eq=False, gc=False):
     touched: bool = False  # something of ours may be in the store
     unsettled: bool = False  # the outcome of the last write is not known
     doubted: bool = False  # the outcome of some write was not known
+    number: int = 0  # which attempt of this process it is, for whoever listens to its events
 
     def forget_writes(self) -> None:
         """All but the first and the latest: of a claim that waits for weeks they would pile up."""

@@ -7,9 +7,9 @@ from msgspec import Struct
 from holdfast.core import rules
 from holdfast.core.contract import Conflict, Entry, Interval
 from holdfast.core.effects import NOW, Scan, Steps, Swap
+from holdfast.core.observations import Observations, View
 from holdfast.core.records import SECOND, Holder, Micros, Record, Waiter, last_used
 from holdfast.core.steps import look_steps
-from holdfast.core.witness import View, Witness
 from holdfast.errors import Unsupported
 
 PAGE = 500
@@ -21,7 +21,7 @@ _NO_CLOCK = (
 )
 
 
-class Sighting(Struct, frozen=True):
+class LockView(Struct, frozen=True):
     """One lock as it was seen: who is alive in it, by the store's clock."""
 
     key: str
@@ -32,43 +32,45 @@ class Sighting(Struct, frozen=True):
     fault: str | None = None
 
 
-class Sightings(Struct, frozen=True):
+class LockPage(Struct, frozen=True):
     """A page of them; `cursor` asks for the next."""
 
-    locks: tuple[Sighting, ...]
+    locks: tuple[LockView, ...]
     cursor: str | None
 
 
-def show_steps(witness: Witness, key: str) -> Steps[Sighting]:
+def show_steps(observations: Observations, key: str) -> Steps[LockView]:
     """Look at one lock."""
-    view = yield from look_steps(witness, key)
-    return show_view(witness, key, view)
+    view = yield from look_steps(observations, key)
+    return show_view(observations, key, view)
 
 
-def show_view(witness: Witness, key: str, view: View) -> Sighting:
+def show_view(observations: Observations, key: str, view: View) -> LockView:
     """Who is alive in a record that was just loaded."""
-    dead = witness.dead(key, view.now, view.got)
+    dead = observations.dead(key, view.now, view.got)
     return _sighting(key, view.record, view.now, dead)
 
 
-def list_steps(witness: Witness, prefix: str, cursor: str | None) -> Steps[Sightings]:
+def list_steps(observations: Observations, prefix: str, cursor: str | None) -> Steps[LockPage]:
     """Look at a page of locks, the free ones too."""
     sent = yield from NOW
     page = yield from Scan(prefix, cursor, PAGE)
     got = yield from NOW
-    locks = tuple(_from_scan(witness, key, entry, sent, got) for key, entry in page.entries)
-    return Sightings(locks, page.cursor)
+    locks = tuple(_from_scan(observations, key, entry, sent, got) for key, entry in page.entries)
+    return LockPage(locks, page.cursor)
 
 
-def _from_scan(witness: Witness, key: str, entry: Entry, sent: Micros, got: Micros) -> Sighting:
+def _from_scan(
+    observations: Observations, key: str, entry: Entry, sent: Micros, got: Micros
+) -> LockView:
     if entry.fault is not None:
-        return Sighting(key, 0, (), (), entry.now, entry.fault)
-    return show_view(witness, key, witness.saw(key, entry, sent, got))
+        return LockView(key, 0, (), (), entry.now, entry.fault)
+    return show_view(observations, key, observations.saw(key, entry, sent, got))
 
 
-def _sighting(key: str, record: Record, now: Interval | None, dead: rules.Dead) -> Sighting:
+def _sighting(key: str, record: Record, now: Interval | None, dead: rules.Dead) -> LockView:
     holders = rules.alive(record.holders, dead)
-    return Sighting(key, record.fence, holders, rules.alive(record.queue, dead), now)
+    return LockView(key, record.fence, holders, rules.alive(record.queue, dead), now)
 
 
 class Purged(Struct, frozen=True):
@@ -86,10 +88,10 @@ def _long_over(record: Record, before: Micros) -> bool:
 
 
 def purge_steps(
-    witness: Witness, prefix: str, cursor: str | None, retention: Micros
+    observations: Observations, prefix: str, cursor: str | None, retention: Micros
 ) -> Steps[Purged]:
     """Drop the records of a page that nobody has used for the retention time."""
-    if witness.facts.clock == "observed":
+    if observations.facts.clock == "observed":
         raise Unsupported(_NO_CLOCK)
     page = yield from Scan(prefix, cursor, PAGE)
     dropped = 0
@@ -101,5 +103,5 @@ def purge_steps(
         if _long_over(entry.record, entry.now.earliest - retention):
             outcome, _ = yield from Swap(key, entry.version, None)
             dropped += not isinstance(outcome, Conflict)
-            witness.forget(key)
+            observations.forget(key)
     return Purged(dropped, page.cursor)

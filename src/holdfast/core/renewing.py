@@ -19,21 +19,21 @@ from holdfast.core.commands import Granted, Renew, Verdict
 from holdfast.core.contract import Applied, Conflict, Swapped
 from holdfast.core.effects import NOW, Apply, ApplyMany, Draw, Steps, Swap, SwapMany
 from holdfast.core.holds import Attempt, Hold
+from holdfast.core.observations import Observations, View
 from holdfast.core.records import Micros
 from holdfast.core.steps import BEAT_BYTES, apply_steps
 from holdfast.core.validity import Reading
-from holdfast.core.witness import View, Witness
 from holdfast.errors import HoldfastError, LeaseLost, OutcomeUnknown, Unavailable
 
 # So many failures in a row are the store's trouble, and not that of one record.
 STORE_IS_IN_TROUBLE = 2
 
 
-def renew_steps(witness: Witness, hold: Hold) -> Steps[None]:
+def renew_steps(observations: Observations, hold: Hold) -> Steps[None]:
     """One beat: extend the hold, or raise `LeaseLost` because it is somebody else's."""
     now = yield from NOW
     attempt = Attempt(hold.key, Renew(hold.token))
-    verdict, view = yield from apply_steps(witness, attempt, attempt.command, now)
+    verdict, view = yield from apply_steps(observations, attempt, attempt.command, now)
     _renewed(hold, verdict, attempt.sent, view.got)
 
 
@@ -50,19 +50,21 @@ def _lost(hold: Hold, why: str) -> LeaseLost:
     return LeaseLost(f"The lease on {hold.key!r} is lost: {why}.", key=hold.key, why=why)
 
 
-def renew_many_steps(witness: Witness, holds: Sequence[Hold]) -> Steps[list[HoldfastError | None]]:
+def renew_many_steps(
+    observations: Observations, holds: Sequence[Hold]
+) -> Steps[list[HoldfastError | None]]:
     """Many beats in one trip; each has its own outcome, and the odd ones go alone."""
     now = yield from NOW
     drawn = yield from Draw(BEAT_BYTES * len(holds))
     size = len(drawn) // len(holds)
     sent = {drawn[at : at + size]: now for at in range(0, len(drawn), size)}
-    if witness.facts.scripted:
-        return (yield from _by_script_steps(witness, holds, sent, now))
-    return (yield from _by_swap_steps(witness, holds, sent, now))
+    if observations.facts.scripted:
+        return (yield from _by_script_steps(observations, holds, sent, now))
+    return (yield from _by_swap_steps(observations, holds, sent, now))
 
 
 def _by_script_steps(
-    witness: Witness, holds: Sequence[Hold], sent: Mapping[str, Micros], now: Micros
+    observations: Observations, holds: Sequence[Hold], sent: Mapping[str, Micros], now: Micros
 ) -> Steps[list[HoldfastError | None]]:
     applies = [
         Apply(hold.key, Renew(hold.token, hold.holder), beat)
@@ -71,7 +73,7 @@ def _by_script_steps(
     outcomes, got = yield from ApplyMany(tuple(applies))
     last = outcomes[-1]
     if isinstance(last, Applied):
-        witness.read_clock(Reading(last.now, now, got))
+        observations.read_clock(Reading(last.now, now, got))
     return [
         _renewed_by_script(hold, outcome, sent, got)
         for hold, outcome in zip(holds, outcomes, strict=True)
@@ -89,24 +91,24 @@ def _renewed_by_script(
 
 
 def _by_swap_steps(
-    witness: Witness, holds: Sequence[Hold], sent: Mapping[str, Micros], now: Micros
+    observations: Observations, holds: Sequence[Hold], sent: Mapping[str, Micros], now: Micros
 ) -> Steps[list[HoldfastError | None]]:
     beats = [_Beat(hold) for hold in holds]
     # Of several holds on one key only one can be in a batch; the others follow from its write.
     first = {beat.hold.key: beat for beat in reversed(beats)}
     for beat, nonce in zip(beats, sent, strict=True):
         if first[beat.hold.key] is beat:
-            beat.prepare(witness, nonce, now)
+            beat.prepare(observations, nonce, now)
     ready = [beat for beat in beats if beat.swap is not None]
     swaps = tuple(beat.swap for beat in ready if beat.swap is not None)
     outcomes, got = (yield from SwapMany(swaps)) if swaps else ((), now)
     for beat, outcome in zip(ready, outcomes, strict=True):
-        beat.landed(witness, outcome, now, got)
+        beat.landed(observations, outcome, now, got)
     troubles = [outcome for outcome in outcomes if isinstance(outcome, HoldfastError)]
     if len(troubles) == len(ready) > 1:
         for beat, trouble in zip(ready, troubles, strict=True):
             beat.trouble = trouble
-    return (yield from _settle_steps(witness, beats, sent))
+    return (yield from _settle_steps(observations, beats, sent))
 
 
 class _Beat:
@@ -121,32 +123,34 @@ class _Beat:
         self.got: Micros | None = None  # when it came back, if it was done
         self.trouble: HoldfastError | None = None  # what the whole batch met
 
-    def prepare(self, witness: Witness, nonce: str, now: Micros) -> None:
+    def prepare(self, observations: Observations, nonce: str, now: Micros) -> None:
         """What can be renewed without a load gets its swap."""
         hold = self.hold
-        view, stamp = witness.recall(hold.key), witness.reading.stamp(now, nonce)
+        view, stamp = observations.recall(hold.key), observations.reading.stamp(now, nonce)
         if view is None or stamp is None:
             return
-        dead = witness.dead(hold.key, view.now, now)
+        dead = observations.dead(hold.key, view.now, now)
         decision = rules.decide(Renew(hold.token), view.record, dead, stamp)
         if decision.record is not None:
             self.swap = Swap(hold.key, view.version, decision.record)
             self.verdict = decision.verdict
 
-    def landed(self, witness: Witness, outcome: object, sent: Micros, got: Micros) -> None:
+    def landed(
+        self, observations: Observations, outcome: object, sent: Micros, got: Micros
+    ) -> None:
         """The batch came back. What was not done is looked at on its own."""
         if not isinstance(outcome, Swapped) or self.swap is None or self.swap.record is None:
-            witness.forget(self.hold.key)
+            observations.forget(self.hold.key)
             if isinstance(outcome, Conflict):
-                witness.expect(self.hold.key, outcome.entry, got)
+                observations.expect(self.hold.key, outcome.entry, got)
             return
         self.got = got
         view = View(outcome.now, sent, got, self.swap.record, outcome.version)
-        witness.wrote(self.hold.key, view)
+        observations.wrote(self.hold.key, view)
 
 
 def _settle_steps(
-    witness: Witness, beats: Sequence[_Beat], sent: Mapping[str, Micros]
+    observations: Observations, beats: Sequence[_Beat], sent: Mapping[str, Micros]
 ) -> Steps[list[HoldfastError | None]]:
     results: list[HoldfastError | None] = []
     failures: list[HoldfastError] = []  # in a row
@@ -158,7 +162,7 @@ def _settle_steps(
         elif len(failures) >= STORE_IS_IN_TROUBLE:
             results.append(failures[-1])
         else:
-            result = yield from _alone_steps(witness, beat.hold)
+            result = yield from _alone_steps(observations, beat.hold)
             if isinstance(result, (Unavailable, OutcomeUnknown)):
                 failures.append(result)
             else:
@@ -167,9 +171,9 @@ def _settle_steps(
     return results
 
 
-def _alone_steps(witness: Witness, hold: Hold) -> Steps[HoldfastError | None]:
+def _alone_steps(observations: Observations, hold: Hold) -> Steps[HoldfastError | None]:
     try:
-        yield from renew_steps(witness, hold)
+        yield from renew_steps(observations, hold)
     except HoldfastError as trouble:
         return trouble
     return None

@@ -62,7 +62,7 @@ Dead: TypeAlias = Callable[[Party], bool]
 
 
 def nobody(party: Party) -> bool:
-    """Nobody is dead: there is nobody."""
+    """Dead-check for a record without parties: always False."""
     return False
 
 

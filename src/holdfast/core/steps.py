@@ -47,9 +47,9 @@ from holdfast.core.effects import (
 )
 from holdfast.core.events import StoreTrouble
 from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold, hold_of
+from holdfast.core.observations import Observations, View
 from holdfast.core.records import EMPTY, SECOND, Holder, Micros, Record, anonymous
 from holdfast.core.validity import Reading
-from holdfast.core.witness import View, Witness
 from holdfast.errors import (
     CorruptRecord,
     HoldfastError,
@@ -85,16 +85,16 @@ R = TypeVar("R")
 # --- one command ----------------------------------------------------------------------------
 
 
-def look_steps(witness: Witness, key: str) -> Steps[View]:
+def look_steps(observations: Observations, key: str) -> Steps[View]:
     """Load a record and remember when."""
     entry, sent, got = yield from Load(key)
-    return _view(witness, key, entry, sent, got)
+    return _view(observations, key, entry, sent, got)
 
 
-def _view(witness: Witness, key: str, entry: Entry, sent: Micros, got: Micros) -> View:
+def _view(observations: Observations, key: str, entry: Entry, sent: Micros, got: Micros) -> View:
     if entry.fault is not None:
         raise corrupt(key, entry.fault)
-    return witness.saw(key, entry, sent, got)
+    return observations.saw(key, entry, sent, got)
 
 
 def corrupt(key: str, fault: str) -> CorruptRecord:
@@ -113,16 +113,20 @@ def _not_written(key: str) -> Unavailable:
     )
 
 
-def apply_steps(witness: Witness, attempt: Attempt, command: Command, now: Micros) -> Steps[Answer]:
+def apply_steps(
+    observations: Observations, attempt: Attempt, command: Command, now: Micros
+) -> Steps[Answer]:
     """Carry one command to the end. `now` is the own clock's time, or a little earlier."""
-    steps = _script_steps if witness.facts.scripted else _swap_steps
-    return steps(witness, attempt, command, now)
+    steps = _script_steps if observations.facts.scripted else _swap_steps
+    return steps(observations, attempt, command, now)
 
 
-def _swap_steps(witness: Witness, attempt: Attempt, command: Command, now: Micros) -> Steps[Answer]:
+def _swap_steps(
+    observations: Observations, attempt: Attempt, command: Command, now: Micros
+) -> Steps[Answer]:
     """Load, decide, swap; and again, if somebody was faster."""
     key = attempt.key
-    view = witness.recall(key)
+    view = observations.recall(key)
     proven = False  # a view is proven by a reply; a recalled one only by its swap
     unanswered = False
     conflicts = refusals = 0
@@ -130,19 +134,23 @@ def _swap_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
         beat, attempt.next_beat = attempt.next_beat, ""
         if not beat:
             beat = yield from Draw(BEAT_BYTES)
-        stamp = witness.reading.stamp(now, beat)
+        stamp = observations.reading.stamp(now, beat)
         if view is None or (stamp is None and view.now is not None):
-            view = yield from look_steps(witness, key)
+            view = yield from look_steps(observations, key)
             proven = True
             attempt.unsettled = False
             now = view.got
-            stamp = witness.reading.stamp(now, beat)
+            stamp = observations.reading.stamp(now, beat)
         if stamp is None:
             # The fence of a new record should be recent; that of an old one never ahead.
-            reached = None if view.version is None else witness.reached
+            reached = None if view.version is None else observations.reached
             stamp = Stamp((yield from WALL), beat, False, reached)
         record = view.record
-        dead = witness.dead(key, view.now, now) if record.holders or record.queue else rules.nobody
+        dead = (
+            observations.dead(key, view.now, now)
+            if record.holders or record.queue
+            else rules.nobody
+        )
         decision = rules.decide(command, record, dead, stamp)
         verdict, new = decision.verdict, decision.record
         if not proven and (new is None or type(verdict) not in _PROVEN_BY_SWAP):
@@ -159,7 +167,7 @@ def _swap_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
             outcome, got = yield from Swap(key, view.version, new, decision.wake)
         except OutcomeUnknown:
             attempt.doubted = True
-            witness.forget(key)
+            observations.forget(key)
             if unanswered:  # twice in a row: whoever called knows how long to go on
                 raise
             unanswered = True
@@ -172,14 +180,14 @@ def _swap_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
         attempt.unsettled = False
         if isinstance(outcome, Swapped):
             view = View(outcome.now, now, got, new, outcome.version)
-            witness.wrote(key, view)
+            observations.wrote(key, view)
             return verdict, view
         attempt.touched = touched_before or attempt.shows_in(outcome.entry.record)
-        witness.forget(key)
+        observations.forget(key)
         refusals = refusals + 1 if outcome.entry.version == view.version else 0
         if refusals > MOST_REFUSALS:
             raise _not_written(key)
-        view, proven = _view(witness, key, outcome.entry, now, got), True
+        view, proven = _view(observations, key, outcome.entry, now, got), True
         now = got
         conflicts += 1
         if conflicts > CONFLICTS_AT_FULL_SPEED:
@@ -189,7 +197,7 @@ def _swap_steps(witness: Witness, attempt: Attempt, command: Command, now: Micro
 
 
 def _script_steps(
-    witness: Witness, attempt: Attempt, command: Command, now: Micros
+    observations: Observations, attempt: Attempt, command: Command, now: Micros
 ) -> Steps[Answer]:
     """The same in one trip, where the store knows the rules itself."""
     beat, attempt.next_beat = attempt.next_beat, ""
@@ -208,7 +216,7 @@ def _script_steps(
         raise
     attempt.unsettled = False
     view = View(applied.now, now, got, EMPTY, applied.version)
-    witness.read_clock(view)
+    observations.read_clock(view)
     return applied.verdict, view
 
 
@@ -221,37 +229,46 @@ def _step_back_steps(at_most: Micros) -> Steps[None]:
 # --- ending a hold ----------------------------------------------------------------------------
 
 
-def release_steps(witness: Witness, attempt: Attempt, now: Micros, until: Micros) -> Steps[bool]:
+def release_steps(
+    observations: Observations, attempt: Attempt, now: Micros, until: Micros
+) -> Steps[bool]:
     """Free a hold. False: there was nothing left to free.
 
     The caller has ended the hold before, so that no beat outlives the release.
     """
     try:
-        verdict, _ = yield from apply_steps(witness, attempt, attempt.command, now)
+        verdict, _ = yield from apply_steps(observations, attempt, attempt.command, now)
     except (Unavailable, OutcomeUnknown):
-        verdict, _ = yield from _insist_steps(witness, attempt, "release", until)
+        verdict, _ = yield from _retry_command_steps(observations, attempt, "release", until)
     return type(verdict) is Freed or attempt.doubted
 
 
-def undo_steps(witness: Witness, attempts: Iterable[Attempt], until: Micros) -> Steps[None]:
+def undo_steps(
+    observations: Observations, attempts: Iterable[Attempt], until: Micros
+) -> Steps[None]:
     """Take out of the store whatever these attempts may have left there."""
     for attempt in attempts:
         for token in attempt.leftovers():
             free = Attempt(attempt.key, Free(token), NO_BEAT)
-            yield from _insist_steps(witness, free, "clean up", until)
+            yield from _retry_command_steps(observations, free, "clean up", until)
         attempt.touched = False
 
 
-def _insist_steps(witness: Witness, attempt: Attempt, doing: str, until: Micros) -> Steps[Answer]:
+def _retry_command_steps(
+    observations: Observations, attempt: Attempt, doing: str, until: Micros
+) -> Steps[Answer]:
     """Carry out an attempt's command, again and again while the store is in trouble."""
     return (
-        yield from _persist_steps(
-            lambda now: apply_steps(witness, attempt, attempt.command, now), attempt, doing, until
+        yield from _retry_until_steps(
+            lambda now: apply_steps(observations, attempt, attempt.command, now),
+            attempt,
+            doing,
+            until,
         )
     )
 
 
-def _persist_steps(
+def _retry_until_steps(
     make_steps: Callable[[Micros], Steps[R]], attempt: Attempt, doing: str, until: Micros
 ) -> Steps[R]:
     """Take steps again and again while the store is in trouble."""
@@ -263,14 +280,14 @@ def _persist_steps(
         except (Unavailable, OutcomeUnknown) as trouble:
             now = yield from NOW
             if now + pause >= until:
-                raise as_sure_as_we_are(trouble, attempt) from trouble.__cause__
+                raise worst_known_outcome(trouble, attempt) from trouble.__cause__
             reason = str(trouble)
         yield from Emit(StoreTrouble(attempt.key, reason, doing))
         yield from Sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
-def as_sure_as_we_are(trouble: HoldfastError, attempt: Attempt) -> HoldfastError:
+def worst_known_outcome(trouble: HoldfastError, attempt: Attempt) -> HoldfastError:
     """`Unavailable` says that nothing was done; say it only if that is known."""
     if isinstance(trouble, OutcomeUnknown) or not attempt.unsettled:
         return trouble
@@ -280,26 +297,28 @@ def as_sure_as_we_are(trouble: HoldfastError, attempt: Attempt) -> HoldfastError
 # --- two parties ----------------------------------------------------------------------------
 
 
-def enter_steps(witness: Witness, attempt: Attempt, care: Care, until: Micros) -> Steps[Hold]:
+def enter_steps(
+    observations: Observations, attempt: Attempt, care: Care, until: Micros
+) -> Steps[Hold]:
     """Use a ticket: join a shared lease (`Renew`) or take an offered one (`Take`)."""
-    verdict, view = yield from _insist_steps(witness, attempt, "use a ticket", until)
+    verdict, view = yield from _retry_command_steps(observations, attempt, "use a ticket", until)
     if isinstance(verdict, Granted):
         hold = hold_of(attempt.key, verdict, attempt.sent_at(verdict.holder.beat), care)
         if hold.valid(view.got):
             return hold
-    raise (yield from _refused_steps(witness, attempt.key))
+    raise (yield from _refused_steps(observations, attempt.key))
 
 
-def _refused_steps(witness: Witness, key: str) -> Steps[TicketRefused]:
+def _refused_steps(observations: Observations, key: str) -> Steps[TicketRefused]:
     """What to raise about a ticket of no use, with who has the lock instead if that is seen."""
     holders: tuple[Holder, ...] = ()
     now = "the store did not say who holds it now"
     try:
-        view = yield from look_steps(witness, key)
+        view = yield from look_steps(observations, key)
     except HoldfastError:
         pass
     else:
-        holders = rules.alive(view.record.holders, witness.dead(key, view.now, view.got))
+        holders = rules.alive(view.record.holders, observations.dead(key, view.now, view.got))
         owners = ", ".join(sorted({holder.owner for holder in holders}))
         now = f"it is held by {owners} now" if holders else "nobody holds it now"
     return TicketRefused(
@@ -310,9 +329,9 @@ def _refused_steps(witness: Witness, key: str) -> Steps[TicketRefused]:
     )
 
 
-def offer_steps(witness: Witness, attempt: Attempt, until: Micros) -> Steps[None]:
+def offer_steps(observations: Observations, attempt: Attempt, until: Micros) -> Steps[None]:
     """Give a hold up for whoever brings the ticket. The caller has ended the hold before."""
-    verdict, _ = yield from _insist_steps(witness, attempt, "hand over", until)
+    verdict, _ = yield from _retry_command_steps(observations, attempt, "hand over", until)
     if not isinstance(verdict, Granted):
         raise LeaseLost(
             f"The lease on {attempt.key!r} cannot be handed over: it is lost.", key=attempt.key
@@ -322,7 +341,9 @@ def offer_steps(witness: Witness, attempt: Attempt, until: Micros) -> Steps[None
 # --- operators ------------------------------------------------------------------------------
 
 
-def evict_steps(witness: Witness, key: str, fence: int | None, until: Micros) -> Steps[Evicted]:
+def evict_steps(
+    observations: Observations, key: str, fence: int | None, until: Micros
+) -> Steps[Evicted]:
     """Throw out who holds now (or only the one with this fence); who they were.
 
     Who is to go is settled by the first look, so that however often the word is given, nobody
@@ -332,25 +353,25 @@ def evict_steps(witness: Witness, key: str, fence: int | None, until: Micros) ->
     """
     attempt = Attempt(key, Evict(()))
     try:
-        view = yield from _persist_steps(
-            lambda now: look_steps(witness, key), attempt, "evict", until
+        view = yield from _retry_until_steps(
+            lambda now: look_steps(observations, key), attempt, "evict", until
         )
         out = tuple(h for h in view.record.holders if fence is None or h.fence == fence)
         if out:
             attempt.command = Evict(tuple(holder.fence for holder in out))
-            yield from _insist_steps(witness, attempt, "evict", until)
+            yield from _retry_command_steps(observations, attempt, "evict", until)
     except CorruptRecord:
-        yield from _persist_steps(
-            lambda now: _replace_corrupt_steps(witness, key), attempt, "evict", until
+        yield from _retry_until_steps(
+            lambda now: _replace_corrupt_steps(observations, key), attempt, "evict", until
         )
         return Evicted(())
     return Evicted(out)
 
 
-def _replace_corrupt_steps(witness: Witness, key: str) -> Steps[None]:
+def _replace_corrupt_steps(observations: Observations, key: str) -> Steps[None]:
     entry, sent, got = yield from Load(key)
     if entry.fault is None:
         return
-    witness.read_clock(Reading(entry.now, sent, got))
+    observations.read_clock(Reading(entry.now, sent, got))
     at = entry.now.latest if entry.now is not None else (yield from WALL)
     yield from Swap(key, entry.version, Record(fence=at, updated_at=at), ("*",))

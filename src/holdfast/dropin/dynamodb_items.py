@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 from boto3.dynamodb.types import TypeDeserializer
 from botocore.exceptions import ClientError
 
-from holdfast import clock
 from holdfast.core.records import SECOND, Micros
 from holdfast.core.validity import RATE, Reading
+from holdfast.runtime import clock
 from holdfast.stores.dynamodb.clock import HeaderClock
 from holdfast.stores.dynamodb.errors import CONDITION_FAILED, code_of, was_retried
 

@@ -11,12 +11,12 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from holdfast import clock, forks
 from holdfast.core.commands import Granted
 from holdfast.core.holds import Care, Hold, hold_of
 from holdfast.core.records import SECOND, Holder
-from holdfast.drivers.keeping import KeeperRunner
 from holdfast.errors import HoldfastError, LeaseLost
+from holdfast.runtime import clock, fork_hooks
+from holdfast.runtime.keeper_thread import KeeperThread
 
 logger = logging.getLogger("holdfast")
 
@@ -29,7 +29,7 @@ class Renewals:
 
     def __init__(self) -> None:
         self._kept: dict[Hold, tuple[Renew, weakref.ref[Any]]] = {}
-        self._runner = KeeperRunner(self._beat, 1, self, None)
+        self._runner = KeeperThread(self._beat, 1, self, None)
 
     def keep(self, lock: Any, name: str, ttl_ms: int, since: float, renew: Renew) -> Hold:
         """Renew a lock that was got at this moment, until it is ended, lost or forgotten."""
@@ -110,4 +110,4 @@ def renewals(kind: type[R]) -> R:
     return found
 
 
-forks.in_child(_of_this_process.clear)
+fork_hooks.in_child(_of_this_process.clear)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from holdfast.core import events
-from holdfast.core.patience import blocking, names
 from holdfast.core.records import SECOND, Micros
+from holdfast.core.waiting import blocking, names
 from holdfast.stores.url import redact
 
 logger = logging.getLogger("holdfast")
@@ -46,9 +46,14 @@ _LEVELS = {
     events.StoreTrouble: logging.WARNING,
 }
 
+# What was tried, where the verb alone does not fit before "lock".
+_TRIED = {"use a ticket": "use the ticket for lock", "clean up": "clean up behind lock"}
+
 
 def _level(event: events.Event) -> int:
     match event:
+        case events.Started() | events.GaveUp():  # whoever asked is told by the call itself
+            return 0
         case events.Waiting(news=news):
             return logging.WARNING if news else 0
         case events.Evicted(holders=holders):
@@ -58,13 +63,17 @@ def _level(event: events.Event) -> int:
 
 def _describe(event: events.Event) -> str:
     match event:
+        case events.Started(key, owner):
+            return f"Asking for lock {key} (owner: {owner})"
+        case events.GaveUp(key, owner, why):
+            return f"Gave up on lock {key}: {why} (owner: {owner})"
         case events.Acquired(key, owner, fence, _, waited, how):
             after = f" after {duration(waited)}" if waited >= SECOND else ""
             return f"{how} lock {key}{after} (owner: {owner}, fence: {fence})"
         case events.Released(key, owner, fence, held_for, how):
             held = duration(held_for)
             return f"{how} lock {key} after {held} (owner: {owner}, fence: {fence})"
-        case events.Waiting(key, _, holders, ahead, _, frees_in, _, more):
+        case events.Waiting(key, _, holders, ahead, _, frees_in, _, more, _):
             until = "" if frees_in is None else f" for another {duration(frees_in)}"
             return f"Lock {key} is {blocking(holders, len(ahead) + more)}{until}"
         case events.InDanger(key, owner, fence, remaining):
@@ -83,9 +92,13 @@ def _describe(event: events.Event) -> str:
         case events.Evicted(key, holders):
             return f"Evicted {names(holders)} from lock {key}"
         case events.StoreTrouble(key, error, doing, True):
-            return f"Trouble to {doing} lock {key}, trying again: {redact(error)}"
+            return f"Could not {_tried(doing)} {key}, trying again: {redact(error)}"
         case events.StoreTrouble(key, error, doing):
-            return f"Could not {doing} lock {key}, its ttl will free it: {redact(error)}"
+            return f"Could not {_tried(doing)} {key}, its ttl will free it: {redact(error)}"
+
+
+def _tried(doing: str) -> str:
+    return _TRIED.get(doing, f"{doing} lock")
 
 
 def _extra(event: events.Event) -> dict[str, object]:

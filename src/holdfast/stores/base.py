@@ -93,7 +93,7 @@ class Store(ABC):
 
     def to_async(self) -> AsyncStore:
         """The asyncio face of this store."""
-        from holdfast.stores.threaded import ThreadedStore
+        from holdfast.stores.async_adapters import ThreadedStore
 
         return ThreadedStore(self)
 

@@ -9,13 +9,13 @@ import threading
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any
 
-from holdfast import clock, forks
 from holdfast.core.commands import NOBODY, Wake
 from holdfast.core.contract import Conflict, Entry, Facts, Interval, Page, Swapped, Version
 from holdfast.core.records import Record, encode
 from holdfast.errors import BadURL
+from holdfast.runtime import clock, fork_hooks
 from holdfast.stores.base import AsyncStore, Outcome, entry_from
-from holdfast.stores.wakeups import Ring, RingingStore, Sleeper, Wakeups
+from holdfast.stores.waiting.handles import NotifyingStore, Ring, WaitHandle, Wakeups
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
@@ -24,7 +24,7 @@ _named: dict[str, MemoryStore] = {}
 _named_lock = threading.Lock()
 
 
-@forks.in_child
+@fork_hooks.in_child
 def _in_child() -> None:
     """A forked child has stores of its own: the parent's leases would be ghosts in a copy."""
     global _named_lock
@@ -32,7 +32,7 @@ def _in_child() -> None:
     _named_lock = threading.Lock()
 
 
-class MemoryStore(RingingStore):
+class MemoryStore(NotifyingStore):
     """A dictionary of records, which nobody can change in place."""
 
     facts = Facts(
@@ -112,18 +112,18 @@ class MemoryStore(RingingStore):
             entries = tuple((key, self.load(key)) for key in keys)
         return Page(entries, keys[-1] if len(keys) == limit else None)
 
-    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> Sleeper:
+    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> WaitHandle:
         """Ring when a write says so, or at once if one came before."""
-        sleeper = Sleeper(key, version, token, ring)
-        self._wakeups.add(sleeper)
+        handle = WaitHandle(key, version, token, ring)
+        self._wakeups.add(handle)
         row = self._rows.get(key)
         if version != (None if row is None else row[1]):
             ring()
-        return sleeper
+        return handle
 
-    def unsleep(self, sleeper: Sleeper) -> None:
+    def unsleep(self, handle: WaitHandle) -> None:
         """No longer ring."""
-        self._wakeups.discard(sleeper)
+        self._wakeups.discard(handle)
 
     def close(self) -> None:
         """The store stays for the others who share it; waiting calls return."""
@@ -131,7 +131,7 @@ class MemoryStore(RingingStore):
 
     def to_async(self) -> AsyncStore:
         """Nothing in here blocks, so asyncio needs no threads."""
-        from holdfast.stores.threaded import InlineStore
+        from holdfast.stores.async_adapters import InlineStore
 
         return InlineStore(self)
 

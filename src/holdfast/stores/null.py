@@ -7,7 +7,6 @@ import threading
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from holdfast import clock
 from holdfast.core import rules
 from holdfast.core.commands import (
     NOBODY,
@@ -21,6 +20,7 @@ from holdfast.core.commands import (
 )
 from holdfast.core.contract import Applied, Entry, Facts, Page, Swapped, Version, exactly
 from holdfast.core.records import SECOND, Holder, Micros, Record
+from holdfast.runtime import clock
 from holdfast.stores.base import Outcome, Store
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ import boto3
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
-from holdfast import clock
 from holdfast.core.records import SECOND
 from holdfast.dropin.dynamodb_lock import DynamoDBLock
+from holdfast.runtime import clock
 from tests.dropin.dynamodb import at
 from tests.dropin.dynamodb_lock import counter
 from tests.dropin.dynamodb_lock.lab import Lab, Whose

@@ -92,7 +92,7 @@ class Lab:
         self.resource.meta.client.close()
 
 
-class Told:
+class LastHeard:
     """A callback that remembers."""
 
     def __init__(self) -> None:

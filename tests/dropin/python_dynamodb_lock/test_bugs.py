@@ -12,7 +12,7 @@ import pytest
 from holdfast.dropin.python_dynamodb_lock import DynamoDBLock, DynamoDBLockError
 from tests.dropin.dynamodb import at
 from tests.dropin.lossy import LossyProxy
-from tests.dropin.python_dynamodb_lock.lab import PATIENT, Lab, Told, seconds, tried_once
+from tests.dropin.python_dynamodb_lock.lab import PATIENT, Lab, LastHeard, seconds, tried_once
 from tests.helpers import until
 
 OUTAGE = {"safe_period": seconds(1), "heartbeat_period": seconds(0.25)}
@@ -31,7 +31,7 @@ def test_what_the_block_raises_is_raised(ours: Lab) -> None:
 
 def test_beats_go_on_after_danger(ours: Lab, proxy: LossyProxy) -> None:
     """Danger is told in every outage, and over when a beat goes through again."""
-    told = Told()
+    told = LastHeard()
     client = ours.client(at(proxy.port), **OUTAGE)
     lock = client.acquire_lock("k", app_callback=told)
     for _ in range(2):
@@ -67,7 +67,7 @@ def test_a_lock_in_danger_can_be_released(ours: Lab, proxy: LossyProxy) -> None:
 @pytest.mark.parametrize("mode", ["cut reply", "drop reply"])
 def test_a_lost_reply_to_a_beat_is_no_theft(ours: Lab, proxy: LossyProxy, mode: str) -> None:
     """The version that was found is our own."""
-    told = Told()
+    told = LastHeard()
     client = ours.client(at(proxy.port))
     lock = client.acquire_lock("k", app_callback=told)
     version = lock.record_version_number
@@ -83,7 +83,7 @@ def test_a_lost_reply_to_a_beat_is_no_theft(ours: Lab, proxy: LossyProxy, mode: 
 
 def test_many_lost_replies_to_beats(ours: Lab, proxy: LossyProxy) -> None:
     """No reply to any try of several beats."""
-    told = Told()
+    told = LastHeard()
     client = ours.client(at(proxy.port))
     lock = client.acquire_lock("k", app_callback=told)
     version = lock.record_version_number
@@ -98,7 +98,7 @@ def test_many_lost_replies_to_beats(ours: Lab, proxy: LossyProxy) -> None:
 
 def test_a_real_theft_after_a_lost_reply(ours: Lab, proxy: LossyProxy) -> None:
     """What is found is not ours: that is told."""
-    told = Told()
+    told = LastHeard()
     client = ours.client(at(proxy.port))
     lock = client.acquire_lock("k", app_callback=told)
     ours.put()
@@ -129,7 +129,7 @@ def test_a_lock_alive_is_not(moto: Lab) -> None:
 
 def test_danger_is_told_while_a_beat_hangs(ours: Lab, proxy: LossyProxy) -> None:
     """In the original both wait for the same lock; so does release."""
-    told = Told()
+    told = LastHeard()
     client = ours.client(at(proxy.port), **OUTAGE)
     lock = client.acquire_lock("k", app_callback=told)
     proxy.plan("drop reply", 1 << 30, b"UpdateItem")
@@ -140,7 +140,7 @@ def test_danger_is_told_while_a_beat_hangs(ours: Lab, proxy: LossyProxy) -> None
 
 def test_a_lock_taken_anew_by_the_same_client(ours: Lab) -> None:
     """The old one is told, and its release does not harm the new one."""
-    told = Told()
+    told = LastHeard()
     client = ours.client(heartbeat_period=seconds(30), lease_duration=seconds(0.5))
     old = client.acquire_lock("k", app_callback=told)
     new = client.acquire_lock("k", **PATIENT)
@@ -207,7 +207,7 @@ def test_an_executor_that_was_shut_down(local: Lab, caplog: pytest.LogCaptureFix
     executor = ThreadPoolExecutor(1)
     client = local.client(app_callback_executor=executor)
     other = client.acquire_lock("j")
-    client.acquire_lock("k", app_callback=Told())
+    client.acquire_lock("k", app_callback=LastHeard())
     executor.shutdown()
     local.put()
     until(lambda: "Nobody could be told" in caplog.text)

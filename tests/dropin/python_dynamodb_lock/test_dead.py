@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import clock as clock_module
 from holdfast.dropin.dynamodb_items import ServiceClock
+from holdfast.runtime import clock as clock_module
 from tests.dropin.python_dynamodb_lock.lab import Lab, tried_once
 from tests.helpers import unique
 

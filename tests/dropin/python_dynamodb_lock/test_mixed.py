@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.dropin.python_dynamodb_lock import counter
-from tests.dropin.python_dynamodb_lock.lab import BRIEF, PATIENT, Lab, Told, Whose, seconds
+from tests.dropin.python_dynamodb_lock.lab import BRIEF, PATIENT, Lab, LastHeard, Whose, seconds
 from tests.dropin.workers import count_together
 from tests.helpers import until
 
@@ -35,7 +35,7 @@ def test_each_respects_the_others_lock(local: Lab, first: Whose, second: Whose) 
         closing(Lab(local.endpoint, second, local.table)) as two,
     ):
         holder, rival = one.client(lease_duration=seconds(2)), two.client()
-        told = Told()
+        told = LastHeard()
         lock = holder.acquire_lock("k", app_callback=told)
         version = local.version()
         with pytest.raises(two.Error):
@@ -57,7 +57,7 @@ def test_a_theft_is_told_whoever_stole(local: Lab, whose: Whose) -> None:
         closing(Lab(local.endpoint, whose, local.table)) as one,
         closing(Lab(local.endpoint, "theirs" if whose == "ours" else "ours", local.table)) as two,
     ):
-        told = Told()
+        told = LastHeard()
         one.client().acquire_lock("k", app_callback=told)
         local.delete()
         until(lambda: told.codes == ["LOCK_STOLEN"])

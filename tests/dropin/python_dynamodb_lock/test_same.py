@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.dropin.python_dynamodb_lock.lab import BRIEF, PATIENT, Lab, Told, seconds
+from tests.dropin.python_dynamodb_lock.lab import BRIEF, PATIENT, Lab, LastHeard, seconds
 from tests.helpers import until
 
 
@@ -180,7 +180,7 @@ def test_release_twice(lab: Lab) -> None:
 
 def test_a_stolen_lock_is_told(lab: Lab) -> None:
     """Once, to the callback, which runs on the executor."""
-    told = Told()
+    told = LastHeard()
     with ThreadPoolExecutor(1, thread_name_prefix="mine") as executor:
         client = lab.client(app_callback_executor=executor)
         lock = client.acquire_lock("k", app_callback=told)

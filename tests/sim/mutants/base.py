@@ -11,8 +11,8 @@ from unittest.mock import patch
 from holdfast.core import acquiring, renewing, steps
 from holdfast.core.effects import Steps
 from holdfast.core.holds import Attempt
+from holdfast.core.observations import Observations
 from holdfast.core.steps import Answer
-from holdfast.core.witness import Witness
 
 Patches = AbstractContextManager[Any]
 
@@ -50,13 +50,17 @@ def mutant(
 
 
 def wrap_apply(
-    wrapper: Callable[[Steps[Answer], Witness, Attempt, Any], Steps[Answer]],
+    wrapper: Callable[[Steps[Answer], Observations, Attempt, Any], Steps[Answer]],
 ) -> Iterator[Patches]:
     """Put something around `apply_steps`, wherever it is called."""
     original = steps.apply_steps
 
-    def apply_steps(witness: Witness, attempt: Attempt, command: Any, now: int) -> Steps[Answer]:
-        return wrapper(original(witness, attempt, command, now), witness, attempt, command)
+    def apply_steps(
+        observations: Observations, attempt: Attempt, command: Any, now: int
+    ) -> Steps[Answer]:
+        return wrapper(
+            original(observations, attempt, command, now), observations, attempt, command
+        )
 
     yield patch.object(steps, "apply_steps", apply_steps)
     yield patch.object(acquiring, "apply_steps", apply_steps)

@@ -8,15 +8,15 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from holdfast.core import holds, listing, rules, validity, watching
+from holdfast.core import holds, listing, rules, validity, wait_until_free
 from holdfast.core.commands import Decision, Granted, Renew, Stamp
 from holdfast.core.contract import Interval
 from holdfast.core.effects import WALL, Steps
 from holdfast.core.holds import Attempt
-from holdfast.core.listing import Sighting
+from holdfast.core.listing import LockView
+from holdfast.core.observations import Observations, View
 from holdfast.core.records import Record
 from holdfast.core.steps import Answer
-from holdfast.core.witness import View, Witness
 from tests.sim.mutants.base import Patches, mutant, wrap_apply
 
 
@@ -25,22 +25,22 @@ def _expiry_by_the_wall_clock_of_a_client() -> Iterator[Patches]:
     walls: dict[int, int] = {}
 
     def wrapper(
-        inner: Steps[Answer], witness: Witness, attempt: Attempt, command: Any
+        inner: Steps[Answer], observations: Observations, attempt: Attempt, command: Any
     ) -> Steps[Answer]:
-        walls[id(witness)] = yield from WALL
+        walls[id(observations)] = yield from WALL
         return (yield from inner)
 
-    def dead(self: Witness, key: str, now: Any, m: int) -> Any:
+    def dead(self: Observations, key: str, now: Any, m: int) -> Any:
         return lambda party: walls.get(id(self), 0) > party.expires_at > 0
 
     yield from wrap_apply(wrapper)
-    yield patch.object(Witness, "dead", dead)
+    yield patch.object(Observations, "dead", dead)
 
 
 @mutant(60)
 def _deadline_from_after_the_reply() -> Iterator[Patches]:
     def wrapper(
-        inner: Steps[Answer], witness: Witness, attempt: Attempt, command: Any
+        inner: Steps[Answer], observations: Observations, attempt: Attempt, command: Any
     ) -> Steps[Answer]:
         verdict, view = yield from inner
         attempt.sent = dict.fromkeys(attempt.sent, view.got)
@@ -68,7 +68,7 @@ def _deadline_of_the_last_attempt_though_an_earlier_one_landed() -> Iterator[Pat
             return self[beat]
 
     def wrapper(
-        inner: Steps[Answer], witness: Witness, attempt: Attempt, command: Any
+        inner: Steps[Answer], observations: Observations, attempt: Attempt, command: Any
     ) -> Steps[Answer]:
         attempt.sent = Last(attempt.sent)
         return (yield from inner)
@@ -83,33 +83,33 @@ def _no_margin_for_clock_rates() -> Iterator[Patches]:
 
 @mutant(100)
 def _a_date_clock_taken_as_exact() -> Iterator[Patches]:
-    original = Witness.read_clock
+    original = Observations.read_clock
 
-    def read_clock(self: Witness, reading: validity.Reading) -> None:
+    def read_clock(self: Observations, reading: validity.Reading) -> None:
         now = reading.now and Interval(reading.now.earliest, reading.now.earliest)
         original(self, validity.Reading(now, reading.sent, reading.got))
 
-    yield patch.object(Witness, "read_clock", read_clock)
+    yield patch.object(Observations, "read_clock", read_clock)
 
 
 @mutant(100)
 def _dead_by_the_latest_that_the_clock_may_show() -> Iterator[Patches]:
-    original = Witness.dead
+    original = Observations.dead
 
-    def dead(self: Witness, key: str, now: Interval | None, m: int) -> Any:
+    def dead(self: Observations, key: str, now: Interval | None, m: int) -> Any:
         return original(self, key, now and Interval(now.latest, now.latest), m)
 
-    yield patch.object(Witness, "dead", dead)
+    yield patch.object(Observations, "dead", dead)
 
 
 @mutant(200)
 def _a_clock_reading_counted_from_after_the_reply() -> Iterator[Patches]:
-    original = Witness.saw
+    original = Observations.saw
 
-    def saw(self: Witness, key: str, entry: Any, sent: int, got: int) -> Any:
+    def saw(self: Observations, key: str, entry: Any, sent: int, got: int) -> Any:
         return original(self, key, entry, got, got)
 
-    yield patch.object(Witness, "saw", saw)
+    yield patch.object(Observations, "saw", saw)
 
 
 @mutant(400)
@@ -127,16 +127,16 @@ def _a_clock_carried_on_without_regard_to_its_rate() -> Iterator[Patches]:
 
 @mutant(600)
 def _silence_counted_from_before_the_look() -> Iterator[Patches]:
-    original = Witness.saw
+    original = Observations.saw
 
-    def saw(self: Witness, key: str, entry: Any, sent: int, got: int) -> Any:
+    def saw(self: Observations, key: str, entry: Any, sent: int, got: int) -> Any:
         view = original(self, key, entry, sent, got)
         for party, since in self._observed.get(key, {}).items():
             if since == got:
                 self._observed[key][party] = sent
         return view
 
-    yield patch.object(Witness, "saw", saw)
+    yield patch.object(Observations, "saw", saw)
 
 
 @mutant(200)
@@ -150,7 +150,7 @@ def _a_renewal_that_keeps_its_beat() -> Iterator[Patches]:
         return original(command, record, dead, stamp)
 
     def wrapper(
-        inner: Steps[Answer], witness: Witness, attempt: Attempt, command: Any
+        inner: Steps[Answer], observations: Observations, attempt: Attempt, command: Any
     ) -> Steps[Answer]:
         verdict, view = yield from inner
         if isinstance(verdict, Granted):
@@ -164,24 +164,24 @@ def _a_renewal_that_keeps_its_beat() -> Iterator[Patches]:
 
 @mutant(200)
 def _a_silent_holder_given_half_its_ttl() -> Iterator[Patches]:
-    original = Witness.dead
+    original = Observations.dead
 
-    def dead(self: Witness, key: str, now: Interval | None, m: int) -> Any:
+    def dead(self: Observations, key: str, now: Interval | None, m: int) -> Any:
         judge = original(self, key, now, m)
         seen = self._observed.get(key, {})
         return lambda p: judge(p) or m - seen.get((p.token, p.beat), m) > p.ttl // 2
 
-    yield patch.object(Witness, "dead", dead)
+    yield patch.object(Observations, "dead", dead)
 
 
 @mutant(400)
 def _a_watcher_that_does_not_look_again() -> Iterator[Patches]:
     original = listing.show_view
 
-    def show_view(witness: Witness, key: str, view: View) -> Sighting:
-        seen = original(witness, key, view)
+    def show_view(observations: Observations, key: str, view: View) -> LockView:
+        seen = original(observations, key, view)
         now = view.now.earliest if view.now is not None else 0
         staying = tuple(h for h in seen.holders if h.expires_at - now > h.ttl // 2)
         return replace(seen, holders=staying)
 
-    yield patch.object(watching, "show_view", show_view)
+    yield patch.object(wait_until_free, "show_view", show_view)

@@ -9,8 +9,8 @@ from unittest.mock import patch
 from holdfast.core import acquiring, rules
 from holdfast.core.commands import Decision, Evict, Take
 from holdfast.core.contract import Interval
+from holdfast.core.observations import Observations
 from holdfast.core.records import Record, Waiter
-from holdfast.core.witness import Witness
 from tests.sim.mutants.base import Patches, mutant
 
 
@@ -102,10 +102,10 @@ def _acquire_all_without_a_fixed_order() -> Iterator[Patches]:
 
 @mutant(400, "seconds")
 def _a_waiter_that_hammers_a_slow_clock() -> Iterator[Patches]:
-    original = Witness.dead_from
+    original = Observations.dead_from
 
-    def dead_from(self: Witness, key: str, party: Any, now: Any, got: int) -> int:
+    def dead_from(self: Observations, key: str, party: Any, now: Any, got: int) -> int:
         exact = now and Interval(now.earliest, now.earliest)
         return original(self, key, party, exact, got)
 
-    yield patch.object(Witness, "dead_from", dead_from)
+    yield patch.object(Observations, "dead_from", dead_from)

@@ -11,9 +11,9 @@ from holdfast.core.commands import Claim, Decision, Free, Freed, Granted, Renew
 from holdfast.core.contract import Conflict
 from holdfast.core.effects import Steps, Swap
 from holdfast.core.holds import Attempt, Hold
+from holdfast.core.observations import Observations
 from holdfast.core.records import Record
 from holdfast.core.steps import Answer
-from holdfast.core.witness import Witness
 from holdfast.errors import Busy, LeaseLost, OutcomeUnknown
 from holdfast.testing.sim import work
 from tests.sim.mutants.base import Patches, mutant, relay, wrap_apply
@@ -22,7 +22,7 @@ from tests.sim.mutants.base import Patches, mutant, relay, wrap_apply
 @mutant(60)
 def _a_lost_reply_taken_as_refusal() -> Iterator[Patches]:
     def wrapper(
-        inner: Steps[Answer], witness: Witness, attempt: Attempt, command: Any
+        inner: Steps[Answer], observations: Observations, attempt: Attempt, command: Any
     ) -> Steps[Answer]:
         def failed(effect: Any, trouble: Exception) -> Exception:
             if isinstance(trouble, OutcomeUnknown) and isinstance(command, Claim):
@@ -38,7 +38,7 @@ def _a_lost_reply_taken_as_refusal() -> Iterator[Patches]:
 @mutant(60)
 def _a_lost_heartbeat_reply_taken_as_theft() -> Iterator[Patches]:
     def wrapper(
-        inner: Steps[Answer], witness: Witness, attempt: Attempt, command: Any
+        inner: Steps[Answer], observations: Observations, attempt: Attempt, command: Any
     ) -> Steps[Answer]:
         def failed(effect: Any, trouble: Exception) -> Exception:
             if isinstance(trouble, OutcomeUnknown) and isinstance(command, Renew):
@@ -57,7 +57,7 @@ def _a_conflict_with_oneself_taken_as_somebody_else() -> Iterator[Patches]:
 
 @mutant(60)
 def _nothing_is_undone() -> Iterator[Patches]:
-    def undo_steps(witness: Witness, attempts: Any, until: int) -> Steps[None]:
+    def undo_steps(observations: Observations, attempts: Any, until: int) -> Steps[None]:
         yield from ()
 
     yield patch.object(work, "undo_steps", undo_steps)
@@ -67,7 +67,7 @@ def _overwriting(kind: type) -> Iterator[Patches]:
     """Write again over whatever is there instead."""
 
     def wrapper(
-        inner: Steps[Answer], witness: Witness, attempt: Attempt, command: Any
+        inner: Steps[Answer], observations: Observations, attempt: Attempt, command: Any
     ) -> Steps[Answer]:
         def answered(effect: Any, answer: Any) -> Generator[Any, Any, Any]:
             while isinstance(effect, Swap) and isinstance(command, kind):

@@ -19,10 +19,10 @@ from holdfast.core.records import Record
 from holdfast.errors import HoldfastError, Misconfigured, OutcomeUnknown, Unavailable
 from holdfast.stores.base import Store
 from holdfast.stores.registry import open_store
-from tests.descriptors import no_descriptors
 from tests.engines.azurite import ACCOUNT
 from tests.engines.base import free_port
 from tests.engines.tls import TLSFront, new_certificate
+from tests.shortage import no_descriptors
 from tests.stores.blob.conftest import port_of, url_of
 from tests.stores.breaking import Break, BreakingServer
 
@@ -216,7 +216,7 @@ import sys
 import holdfast
 import holdfast.stores.blob.store  # to import it takes descriptors too
 from holdfast.errors import Unavailable
-from tests.descriptors import no_descriptors
+from tests.shortage import no_descriptors
 holdfast.connect("memory://").close()
 for left in range(8):
     with no_descriptors(left):

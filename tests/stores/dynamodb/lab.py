@@ -102,7 +102,7 @@ class _Told(BaseHTTPRequestHandler):
         pass
 
 
-class Told(ThreadingHTTPServer):
+class LastHeard(ThreadingHTTPServer):
     """What no local server can be made to do: throttle, fail, let credentials expire."""
 
     def __init__(self) -> None:
@@ -117,9 +117,9 @@ class Told(ThreadingHTTPServer):
 
 
 @contextmanager
-def told(*answers: Answer) -> Iterator[Told]:
+def told(*answers: Answer) -> Iterator[LastHeard]:
     """A service that gives these answers, one after the other."""
-    with Told() as service:
+    with LastHeard() as service:
         service.answers = list(answers)
         thread = threading.Thread(target=service.serve_forever, daemon=True)
         thread.start()

@@ -13,9 +13,9 @@ from holdfast.core.contract import Swapped
 from holdfast.core.records import Record
 from holdfast.errors import HoldfastError, Misconfigured, OutcomeUnknown, Unavailable
 from holdfast.stores.registry import open_store
-from tests.descriptors import no_descriptors
 from tests.engines.base import free_port
 from tests.engines.tls import TLSFront, new_certificate
+from tests.shortage import no_descriptors
 from tests.stores.breaking import Break, BreakingServer
 from tests.stores.dynamodb.lab import Lab
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.sync import Locks
+from holdfast.api.locks import Locks
 from tests.stores.dynamodb.lab import Lab
 
 PROCESSES, TIMES = 8, 50

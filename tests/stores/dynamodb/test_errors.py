@@ -12,6 +12,7 @@ import boto3
 import pytest
 
 import holdfast
+from holdfast.api.locks import Locks
 from holdfast.core.records import Record
 from holdfast.errors import (
     BadOption,
@@ -27,7 +28,6 @@ from holdfast.errors import (
 from holdfast.stores.dynamodb import DynamoDBStore
 from holdfast.stores.dynamodb.errors import NotAllowed, TableMissing
 from holdfast.stores.registry import open_store
-from holdfast.sync import Locks
 from tests.engines.base import free_port, require
 from tests.engines.dynamodb import session
 from tests.engines.moto import Moto

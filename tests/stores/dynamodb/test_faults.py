@@ -15,11 +15,12 @@ from botocore.exceptions import SSLError
 
 import holdfast
 from holdfast import aio
+from holdfast.api.leases import Lease
+from holdfast.api.locks import Locks
 from holdfast.core.contract import Swapped
 from holdfast.core.records import Record
 from holdfast.errors import LeaseLost, Misconfigured, OutcomeUnknown, Unavailable
 from holdfast.stores.dynamodb import DynamoDBStore
-from holdfast.sync import Lease, Locks
 from tests.engines.dynamodb import DynamoDBLocal, session
 from tests.engines.proxy import Mode, Proxy
 from tests.engines.tls import TLSFront, new_certificate

@@ -13,6 +13,7 @@ import boto3
 import pytest
 
 import holdfast
+from holdfast.api.locks import Locks
 from holdfast.core.commands import ANYONE, NOBODY
 from holdfast.core.contract import Conflict, Entry, Interval, Swapped
 from holdfast.core.records import EMPTY, SECOND, TOMBSTONE, Holder, Record
@@ -20,8 +21,7 @@ from holdfast.errors import BadOption, BadURL, Busy, ForeignStore
 from holdfast.stores.dynamodb.clock import HeaderClock
 from holdfast.stores.dynamodb.items import DROP_AT, Layout
 from holdfast.stores.dynamodb.versions import lets_in, next_version
-from holdfast.stores.wakeups import Sleeper
-from holdfast.sync import Locks
+from holdfast.stores.waiting.handles import WaitHandle
 from tests.engines.dynamodb import session
 from tests.helpers import until
 from tests.stores.dynamodb.lab import Lab, count_requests, item
@@ -219,25 +219,25 @@ def test_only_those_whose_turn_it_is_look() -> None:
     """A version says whom the last write let in; whoever missed one looks to be sure."""
     first = next_version(None, NOBODY)
 
-    def sleeper(token: str = "a" * 32) -> Sleeper:
-        return Sleeper("k", first, token, lambda: None)
+    def handle(token: str = "a" * 32) -> WaitHandle:
+        return WaitHandle("k", first, token, lambda: None)
 
-    def looks(sleeper: Sleeper, version: str | None, record: Record = EMPTY) -> bool:
-        return lets_in(sleeper, None if version is None else Entry(record, version))
+    def looks(handle: WaitHandle, version: str | None, record: Record = EMPTY) -> bool:
+        return lets_in(handle, None if version is None else Entry(record, version))
 
-    assert not looks(sleeper(), first)
-    assert not looks(sleeper(), next_version(first, NOBODY))
-    assert looks(sleeper(), None)
+    assert not looks(handle(), first)
+    assert not looks(handle(), next_version(first, NOBODY))
+    assert looks(handle(), None)
     for wake, let_in in ((("b" * 32,), False), (("b" * 32, "a" * 32), True), (ANYONE, True)):
         freed = next_version(first, wake)
-        assert looks(sleeper(), freed) is let_in
-        assert looks(sleeper(), next_version(freed, NOBODY)) is let_in
-        assert looks(sleeper(), next_version(freed, ("c" * 32,)))
-    patient, second = sleeper(), next_version(first, ("b" * 32,))
+        assert looks(handle(), freed) is let_in
+        assert looks(handle(), next_version(freed, NOBODY)) is let_in
+        assert looks(handle(), next_version(freed, ("c" * 32,)))
+    patient, second = handle(), next_version(first, ("b" * 32,))
     assert not looks(patient, second)
     assert not looks(patient, second)
     assert looks(patient, next_version(second, ("a" * 32,)))
-    assert looks(sleeper(), "spoilt") is False
+    assert looks(handle(), "spoilt") is False
     taken = Record(1, (Holder("h", 1, "you", "exclusive", 1, 0, 1, "b"),))
     assert not looks(patient, next_version(next_version(second, ANYONE), ANYONE), taken)
     assert next_version("spoilt", ANYONE).startswith("1.*.")

@@ -19,11 +19,11 @@ import pytest
 import holdfast
 from holdfast import AcquireTimeout, aio
 from holdfast.core.commands import Claim, Free
-from holdfast.drivers import keeping
+from holdfast.runtime import keeper_thread
 from holdfast.stores.redis import RedisStore, listen
 from holdfast.stores.redis.layout import Names
 from holdfast.stores.redis.listen import Bells, Listener, sleeper_for
-from holdfast.stores.wakeups import MOST_LATE, Sleeper
+from holdfast.stores.waiting.handles import MOST_LATE, WaitHandle
 from tests.engines.redis import RedisServer, client
 from tests.helpers import until
 
@@ -66,7 +66,7 @@ class Teller:
 
 def reads_by_itself(store: RedisStore) -> bool:
     """Whether somebody who waits reads."""
-    return isinstance(store._listener._reader, Sleeper)
+    return isinstance(store._listener._reader, WaitHandle)
 
 
 def waiting_alone(store: RedisStore, teller: Teller, key: str, token: str = "b") -> Waiting:
@@ -113,7 +113,7 @@ def test_somebody_reads_on_for_who_still_waits(store: RedisStore, teller: Teller
     """When the one who read has gone."""
     reader = waiting_alone(store, teller, key)
     other = Waiting(store, key, "c")
-    until(lambda: len(store._listener.bells.sleepers.sleepers(key)) == 2)
+    until(lambda: len(store._listener.bells.handles.handles(key)) == 2)
     teller.calls(reader)
     until(reader.is_over)
     teller.calls(other)
@@ -178,7 +178,7 @@ def test_nobody_waits_any_more(server: RedisServer, key: str, monkeypatch: Patch
     that happens. So a client that nobody closed is not kept by them."""
     monkeypatch.setattr(listen, "LINGER_S", 0.1)
     monkeypatch.setattr(listen, "REST_S", 0.05)
-    monkeypatch.setattr(keeping, "IDLE_S", 0.05)
+    monkeypatch.setattr(keeper_thread, "IDLE_S", 0.05)
     locks = holdfast.connect(server.url)
     for _ in range(3):
         listener = wait_and_leave(locks, key)

@@ -21,9 +21,9 @@ from holdfast import aio
 from holdfast.core.contract import Swapped
 from holdfast.core.records import Record
 from holdfast.errors import BadURL, ClientForked, Misconfigured
+from holdfast.stores.async_adapters import ThreadedStore
 from holdfast.stores.registry import open_store
 from holdfast.stores.sql import SQLStore
-from holdfast.stores.threaded import ThreadedStore
 from tests.engines.proxy import Proxy
 from tests.stores.sql.servers import Server
 

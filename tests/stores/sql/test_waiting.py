@@ -21,7 +21,7 @@ from holdfast.core.contract import Swapped
 from holdfast.core.records import SECOND, Holder, Record, Waiter, encode
 from holdfast.stores.registry import open_store
 from holdfast.stores.sql import SQLStore
-from holdfast.stores.wakeups import MOST_LATE
+from holdfast.stores.waiting.handles import MOST_LATE
 from holdfast.testing.conformance import FACES, Face, run_case
 from tests.conformance.sql_targets import SQLTarget
 from tests.engines.base import require
@@ -70,9 +70,9 @@ def test_release_of_before_the_bell(postgres: Server) -> None:
         other = pool.submit(waiter.wait, "other", None, "a", 20 * SECOND)
         until(lambda: bell.live)
         rung = threading.Event()
-        sleeper = waiter.sleep("k", held.version, "b", rung.set)
+        handle = waiter.sleep("k", held.version, "b", rung.set)
         assert rung.wait(3)
-        waiter.unsleep(sleeper)
+        waiter.unsleep(handle)
         waiter.close()
         other.result(5)
 
@@ -107,7 +107,7 @@ def test_push_for_asyncio(postgres: Server) -> None:
 
 
 @contextmanager
-def sleeper(store: SQLStore, key: str, version: Any) -> Iterator[threading.Event]:
+def handle(store: SQLStore, key: str, version: Any) -> Iterator[threading.Event]:
     """Somebody who sleeps for a key."""
     rung = threading.Event()
     asleep = store.sleep(key, version, "token", rung.set)
@@ -134,7 +134,7 @@ def ringing(server: Server, prefix: str = "bell/") -> tuple[SQLStore, SQLStore, 
     store, other, key = server.open(), server.open(), f"{prefix}{server.new_table()}"
     made = store.swap(key, None, Record(1))
     assert isinstance(made, Swapped)
-    with sleeper(store, key, made.version):
+    with handle(store, key, made.version):
         live_bell(store)
     return store, other, key, made
 
@@ -142,13 +142,13 @@ def ringing(server: Server, prefix: str = "bell/") -> tuple[SQLStore, SQLStore, 
 def test_lost_listener_comes_back(postgres: Server) -> None:
     """When the listening connection breaks, its sleepers are polled for until it is back."""
     store, other, key, made = ringing(postgres)
-    with sleeper(store, key, made.version) as rung:
+    with handle(store, key, made.version) as rung:
         postgres.run(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
         )
         other.swap(key, made.version, Record(2), ANYONE)
         assert rung.wait(10)
-    with sleeper(store, "unchanged", None):
+    with handle(store, "unchanged", None):
         live_bell(store)
 
 
@@ -157,7 +157,7 @@ def test_notification_before_the_sleep_is_not_lost(postgres: Server) -> None:
     store, other, key = postgres.open(), postgres.open(), f"bell/{postgres.new_table()}"
     made = store.swap(key, None, Record(1))
     assert isinstance(made, Swapped)
-    with sleeper(store, key, made.version):
+    with handle(store, key, made.version):
         bell = live_bell(store)
         again = other.swap(key, made.version, Record(2), ANYONE)
         assert isinstance(again, Swapped)
@@ -165,9 +165,9 @@ def test_notification_before_the_sleep_is_not_lost(postgres: Server) -> None:
             if key in bell._last and bell._last[key].version == again.version:
                 break
             time.sleep(0.01)
-    with sleeper(store, key, made.version) as rung:
+    with handle(store, key, made.version) as rung:
         assert rung.is_set()
-    with sleeper(store, key, again.version) as rung:
+    with handle(store, key, again.version) as rung:
         assert not rung.wait(0.3)
 
 
@@ -176,7 +176,7 @@ def test_a_version_that_is_not_there(postgres: Server) -> None:
     without end."""
     store, _, key, made = ringing(postgres)
     rings: list[int] = []
-    with sleeper(store, key, made.version):
+    with handle(store, key, made.version):
         bell = live_bell(store)
         postgres.run(f"SELECT pg_notify('{bell._dialect.channel}', '{2**62} * {key}')")
         until(lambda: key in bell._last)
@@ -314,10 +314,10 @@ def test_pgbouncer_is_noticed(pooler: PgBouncer, caplog: pytest.LogCaptureFixtur
     store = open_store(pooler.url())
     assert isinstance(store, SQLStore)
     store.setup()
-    with sleeper(store, "pooled", None):
+    with handle(store, "pooled", None):
         assert store._bell is not None
         for _ in range(1000):
-            if store._bell._deaf:
+            if store._bell.deaf:
                 break
             time.sleep(0.01)
         assert not store._bell.live

@@ -557,7 +557,7 @@ def test_the_time_of_day_does_not_matter(path: Path, monkeypatch: pytest.MonkeyP
     with holdfast.connect(f"sqlite://{path}", ttl=60) as locks:
         lease = locks.acquire("k")
         for jump in (-(10**15), 10**15, 0):
-            monkeypatch.setattr("holdfast.clock.wall", lambda jump=jump: 10**15 + jump)
+            monkeypatch.setattr("holdfast.runtime.clock.wall", lambda jump=jump: 10**15 + jump)
             with holdfast.connect(f"sqlite://{path}") as other:
                 assert other.try_acquire("k") is None
                 with other.acquire(f"new{jump}") as new:
@@ -570,8 +570,8 @@ def test_after_a_boot(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with holdfast.connect(f"sqlite://{path}") as locks, locks.acquire("k") as lease:
         fence = lease.fence
     monkeypatch.setattr(file, "_boot_id", lambda: "another boot")
-    monkeypatch.setattr("holdfast.clock.wall", lambda: 0)  # and its battery is empty
-    monkeypatch.setattr("holdfast.clock._CLOCK", time.CLOCK_PROCESS_CPUTIME_ID)
+    monkeypatch.setattr("holdfast.runtime.clock.wall", lambda: 0)  # and its battery is empty
+    monkeypatch.setattr("holdfast.runtime.clock._CLOCK", time.CLOCK_PROCESS_CPUTIME_ID)
     with holdfast.connect(f"sqlite://{path}") as locks, locks.acquire("k") as lease:
         assert lease.fence > fence
 
@@ -587,7 +587,7 @@ def test_where_the_clock_starts_after_a_boot(
     store.close()
     monkeypatch.setattr(file, "_boot_id", lambda: "another boot")
     wall = swapped.version + ahead
-    monkeypatch.setattr("holdfast.clock.wall", lambda: wall)
+    monkeypatch.setattr("holdfast.runtime.clock.wall", lambda: wall)
     store = SQLiteStore(path)
     now = store.load("k").now
     assert now is not None
@@ -601,7 +601,7 @@ def test_the_first_to_open_the_file_sets_the_clock(
     """Whoever finds that somebody was faster takes that one's."""
     connection = file.Connection(path, 1)
     offset = file._set_offset(connection, "another boot")
-    monkeypatch.setattr("holdfast.clock.wall", lambda: 10**18)
+    monkeypatch.setattr("holdfast.runtime.clock.wall", lambda: 10**18)
     assert file._set_offset(connection, "another boot") == offset
     connection.close()
 

@@ -16,7 +16,7 @@ from holdfast.core.commands import ANYONE
 from holdfast.core.contract import Swapped
 from holdfast.core.records import Holder, Mode, Record, Waiter, encode
 from holdfast.stores.sqlite import SQLiteStore, file
-from holdfast.stores.wakeups import Sleeper
+from holdfast.stores.waiting.handles import WaitHandle
 from tests.helpers import until
 
 
@@ -120,8 +120,8 @@ def test_who_comes_after_the_change_is_rung_for_it(path: Path) -> None:
     assert seen.wait(20)
     late = store.sleep("k", None, "t", rung.set)
     assert rung.wait(20)
-    for sleeper in (first, late):
-        store.unsleep(sleeper)
+    for handle in (first, late):
+        store.unsleep(handle)
     store.close()
     other.close()
 
@@ -130,10 +130,10 @@ def test_a_watch_does_not_stop_on_somebody_who_has_just_come(path: Path) -> None
     """Between its look for sleepers and its end somebody may lie down."""
     store = SQLiteStore(path)
     watch = store._watch
-    sleeper = Sleeper("k", None, "t", lambda: None)
-    watch.sleepers.add(sleeper)
+    handle = WaitHandle("k", None, "t", lambda: None)
+    watch.handles.add(handle)
     assert not watch._stop()
-    watch.sleepers.discard(sleeper)
+    watch.handles.discard(handle)
     assert watch._stop()
     store.close()
 
@@ -145,13 +145,13 @@ def test_what_happens_during_a_fork_is_seen_after_it(path: Path) -> None:
     taken = other.swap("k", None, Record(1, (holder,)))
     assert isinstance(taken, Swapped)
     rung = threading.Event()
-    sleeper = store.sleep("k", taken.version, "t", rung.set)
-    until(lambda: sleeper.mark is not None)
+    handle = store.sleep("k", taken.version, "t", rung.set)
+    until(lambda: handle.mark is not None)
     store.pause()
     other.swap("k", taken.version, Record(1), ANYONE)
     store.resume()
     assert rung.wait(20)
-    store.unsleep(sleeper)
+    store.unsleep(handle)
     store.close()
     other.close()
 
@@ -200,8 +200,8 @@ def test_who_comes_too_late_is_left_asleep(path: Path, found: Record, rings: boo
         swapped = store.swap(key, None, held("exclusive"))
         assert isinstance(swapped, Swapped)
         store.sleep(key, swapped.version, "me", event.set)
-    sleepers = [one for key in rung for one in store._watch.sleepers.sleepers(key)]
-    until(lambda: all(sleeper.mark for sleeper in sleepers))  # they have been looked at
+    handles = [one for key in rung for one in store._watch.handles.handles(key)]
+    until(lambda: all(handle.mark for handle in handles))  # they have been looked at
     with closing(sqlite3.connect(path)) as another, another:
         another.executemany(
             "UPDATE holdfast_locks SET version = version + 1, turn = turn + 1, record = ? "

@@ -19,7 +19,6 @@ from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
-from holdfast import clock, forks
 from holdfast.core.records import SECOND
 from holdfast.dropin.dynamodb_items import Items
 from holdfast.dropin.python_dynamodb_lock.defaults import Defaults
@@ -34,6 +33,7 @@ from holdfast.dropin.python_dynamodb_lock.moves import free, renew, take
 from holdfast.dropin.python_dynamodb_lock.rival import Rival
 from holdfast.dropin.python_dynamodb_lock.table import LockTable, Names
 from holdfast.observe.log import printable
+from holdfast.runtime import clock, fork_hooks
 
 TABLE_DELAY_S, TABLE_TRIES = 2, 150
 SHORTEST_CHECK_S = 0.01
@@ -85,7 +85,7 @@ class DynamoDBLockClient(Defaults):
         self._table_name = table_name
         self._closing = threading.Event()
         self._hold_nothing()
-        forks.register(self)
+        fork_hooks.register(self)
 
     def __str__(self) -> str:
         return f"{type(self).__name__}::{self._table_name} as {self._owner_name}"

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from holdfast.drivers.pool import DaemonPool
 from holdfast.dropin.python_dynamodb_lock.models import DynamoDBLock, logger
+from holdfast.runtime.pool import DaemonPool
 
 BEAT_THREADS = 4
 ADAPTIVE = -1

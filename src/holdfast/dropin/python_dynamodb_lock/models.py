@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from holdfast import clock
 from holdfast.core.records import SECOND, Micros
+from holdfast.runtime import clock
 
 logger = logging.getLogger(__name__.rpartition(".")[0])
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 from contextlib import suppress
 from uuid import uuid4
 
-from holdfast import clock
 from holdfast.dropin.python_dynamodb_lock.models import DynamoDBLock, logger
 from holdfast.dropin.python_dynamodb_lock.rival import Rival
 from holdfast.dropin.python_dynamodb_lock.table import LockTable, version_of
 from holdfast.observe.log import printable
+from holdfast.runtime import clock
 
 # How often a version of ours may turn up instead of the one that we thought was there.
 MOST_TRIES = 3

@@ -14,11 +14,11 @@ Whoever is dead is replaced only while the item still has the version that we ju
 
 from __future__ import annotations
 
-from holdfast import clock
 from holdfast.core.records import SECOND, Micros
 from holdfast.dropin.dynamodb_items import Item
 from holdfast.dropin.python_dynamodb_lock.models import BaseDynamoDBLock
 from holdfast.dropin.python_dynamodb_lock.table import LockTable, lease_end
+from holdfast.runtime import clock
 
 # DynamoDB does not delete what expired longer ago than that: somebody's clock stood still.
 LONGEST_EXPIRED: Micros = 5 * 365 * 24 * 3600 * SECOND

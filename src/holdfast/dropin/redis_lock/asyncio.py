@@ -46,7 +46,7 @@ _cleaning: set[asyncio.Task[Any]] = set()  # asyncio itself keeps them only weak
 class Lock(LockState, redis.asyncio.lock.Lock):
     """A lock like `redis.asyncio.lock.Lock`: `client.lock("name", lock_class=Lock)`.
 
-    It is one by its type, for those who ask, and has nothing else of it.
+    Subclasses `redis.asyncio.lock.Lock` only so that isinstance() holds; no behaviour is inherited.
 
     With options of its own: `lock_class=functools.partial(Lock, keep=True, push=True)`.
     """

@@ -35,7 +35,7 @@ logger = redis.lock.logger  # whoever listens to it goes on hearing
 class Lock(LockState, redis.lock.Lock):
     """A lock like `redis.lock.Lock`: `client.lock("name", timeout=30, lock_class=Lock)`.
 
-    It is one by its type, for those who ask, and has nothing else of it.
+    Subclasses `redis.lock.Lock` only so that isinstance() holds; no behaviour is inherited.
 
     With options of its own: `lock_class=functools.partial(Lock, keep=True, push=True)`.
     """

@@ -25,7 +25,7 @@ How it works, and what each module has to do with it:
     greenlets    why gevent and eventlet are refused
 """
 
-from holdfast.guards import current_lease
+from holdfast.api.guard import current_lease
 from holdfast.integrations.celery.exclusive import exclusive
 from holdfast.integrations.celery.greenlets import GreenletsUnsupported
 from holdfast.integrations.celery.handing import hand_over_to

@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 from celery import signals
 
 import holdfast
-from holdfast import forks
+from holdfast.api.store_source import URL_VARIABLE
 from holdfast.errors import BadOption, ClientForked
 from holdfast.integrations.celery.greenlets import refuse_greenlets
-from holdfast.places import URL_VARIABLE
+from holdfast.runtime import fork_hooks
 from holdfast.stores.url import redact
 
 logger = logging.getLogger("holdfast")
@@ -101,7 +101,7 @@ def _connect(place: str, options: dict[str, Any]) -> holdfast.Locks:
     return locks
 
 
-@forks.in_child
+@fork_hooks.in_child
 def _in_child() -> None:
     global _mine
     _mine = Clients()  # and a new lock with it: a thread of the parent may have held the old one

@@ -10,8 +10,10 @@ from typing import Any, Literal, TypeVar
 
 from celery import Task, current_app
 
+from holdfast.api.guard import Guarded, Within
+from holdfast.api.leases import Lease
+from holdfast.api.options import Seconds, check_fair, check_mode, check_note, check_ttl, micros
 from holdfast.errors import BadOption, Busy, TicketRefused, UsageError
-from holdfast.guards import Guarded, Within
 from holdfast.integrations.celery.clients import LocksSource, locks_for
 from holdfast.integrations.celery.handing import check_ticket, hand_on, ticket_for
 from holdfast.integrations.celery.labels import note_of, owner_of, running_task
@@ -22,8 +24,6 @@ from holdfast.integrations.celery.taken import (
     check_busy,
     check_countdown,
 )
-from holdfast.options import Seconds, check_fair, check_mode, check_note, check_ttl, micros
-from holdfast.sync import Lease
 
 F = TypeVar("F", bound=Callable[..., Any])
 

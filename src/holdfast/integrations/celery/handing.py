@@ -20,11 +20,11 @@ from typing import Any
 
 from celery import signature
 
+from holdfast.api.guard import current_lease
+from holdfast.api.leases import Lease
+from holdfast.api.options import Seconds
 from holdfast.core.tickets import unseal
 from holdfast.errors import BadTicket, UsageError
-from holdfast.guards import current_lease
-from holdfast.options import Seconds
-from holdfast.sync import Lease
 
 HEADER = "holdfast_ticket"
 

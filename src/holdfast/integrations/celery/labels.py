@@ -6,7 +6,7 @@ from typing import Any
 
 from celery import current_task
 
-from holdfast.options import LONGEST_TEXT, default_owner
+from holdfast.api.options import LONGEST_TEXT, default_owner
 
 
 def running_task() -> Any:

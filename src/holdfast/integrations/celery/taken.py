@@ -20,10 +20,10 @@ from typing import Any, Literal, NoReturn, TypeAlias, get_args
 
 from celery.exceptions import Ignore, Reject, Retry
 
+from holdfast.api.options import micros
 from holdfast.core.holds import BEATS_PER_TTL
 from holdfast.core.records import SECOND, Holder
 from holdfast.errors import BadOption, Busy
-from holdfast.options import micros
 
 logger = logging.getLogger("holdfast")
 

@@ -21,10 +21,10 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from holdfast import clock
 from holdfast.core.contract import Interval
 from holdfast.core.records import SECOND, Micros
 from holdfast.core.validity import RATE, Reading
+from holdfast.runtime import clock
 
 # How long a reading is carried forward, and by how much its doubt grows meanwhile.
 FRESH: Micros = 10 * SECOND

@@ -87,7 +87,7 @@ def _number(given: dict[str, Any], name: str, default: float, least: float) -> f
 # --- URLs -----------------------------------------------------------------------------------
 
 
-def open_place(url: StoreURL, given: dict[str, Any]) -> tuple[Place, Settings]:
+def open_source(url: StoreURL, given: dict[str, Any]) -> tuple[Place, Settings]:
     """The place that a URL names."""
     scheme = _SCHEMES.get(url.scheme, url.scheme)
     options = {**url.options, **given}

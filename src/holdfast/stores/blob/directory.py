@@ -9,17 +9,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast import forks
 from holdfast.core.commands import NOBODY, Wake
 from holdfast.core.contract import Conflict, Entry, Facts, Page, Swapped, Version
 from holdfast.core.records import Record
 from holdfast.errors import BadOption, BadURL, MissingDriver, StoreReadOnly
+from holdfast.runtime import fork_hooks
 from holdfast.stores.base import Outcome, Store
 from holdfast.stores.blob.body import label_of, new_nonce, pack, unpack
 from holdfast.stores.blob.folder import TICK, Folder, version_of
 from holdfast.stores.blob.names import key_of, name_of, start_of
-from holdfast.stores.poller import Naps, Poller
-from holdfast.stores.wakeups import Glimpse, Ring, RingingStore, Sleeper, glimpse, lets_in
+from holdfast.stores.waiting.handles import (
+    NotifyingStore,
+    PollResult,
+    Ring,
+    WaitHandle,
+    glimpse,
+    lets_in,
+)
+from holdfast.stores.waiting.poller import Naps, Poller
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
@@ -29,7 +36,7 @@ BUSY_S = 5.0
 NAPS = Naps(first_s=0.001, longest_s=0.01)
 
 
-class DirectoryStore(RingingStore):
+class DirectoryStore(NotifyingStore):
     """All processes that see the same directory share its locks."""
 
     facts = Facts(
@@ -58,13 +65,13 @@ class DirectoryStore(RingingStore):
         self._busy_s = busy_s
         self._writing = threading.Lock()
         self._paused = False
-        self._seen: dict[str, tuple[Any, Glimpse | None]] = {}
+        self._seen: dict[str, tuple[Any, PollResult | None]] = {}
         self._poller = Poller(self._turns, lets_in, NAPS)
         # What is above it is made by `setup` only, and missed by whoever uses it before.
         if self._folder.path.parent.is_dir():
             with suppress(StoreReadOnly):  # it can still be looked at
                 self._folder.create()
-        forks.register_store(self)
+        fork_hooks.register_store(self)
 
     @classmethod
     def from_url(cls, url: StoreURL, **options: Any) -> Store:
@@ -105,7 +112,7 @@ class DirectoryStore(RingingStore):
                 self._folder.put(nonce, name, raw)
                 written = version_of(raw)
         if wake:
-            self._poller.sleepers.wake(key, wake)
+            self._poller.handles.wake(key, wake)
         return Swapped(written, self._folder.now())
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
@@ -128,17 +135,17 @@ class DirectoryStore(RingingStore):
 
     # --- waiting ------------------------------------------------------------------------------
 
-    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> Sleeper:
+    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> WaitHandle:
         """Ring when the poller sees that somebody may have been let in."""
-        sleeper = Sleeper(key, version, token, ring)
-        self._poller.add(sleeper)
-        return sleeper
+        handle = WaitHandle(key, version, token, ring)
+        self._poller.add(handle)
+        return handle
 
-    def unsleep(self, sleeper: Sleeper) -> None:
+    def unsleep(self, handle: WaitHandle) -> None:
         """No longer ring."""
-        self._poller.discard(sleeper)
+        self._poller.discard(handle)
 
-    def _turns(self, keys: Sequence[str]) -> dict[str, Glimpse]:
+    def _turns(self, keys: Sequence[str]) -> dict[str, PollResult]:
         """Files are read only when they have changed since the last look."""
         seen = {}
         for key in keys:

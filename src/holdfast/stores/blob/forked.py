@@ -12,8 +12,8 @@ import threading
 import obstore
 from obstore.store import MemoryStore
 
-from holdfast import forks
 from holdfast.errors import Misconfigured
+from holdfast.runtime import fork_hooks
 from holdfast.stores.shortage import has_room_for, shortage
 
 # What the threads take to start, and a few for whoever opens something at the same moment.
@@ -24,7 +24,7 @@ _used = False
 _cut_off = False
 
 
-@forks.in_child
+@fork_hooks.in_child
 def _in_child() -> None:
     global _cut_off, _starting
     _cut_off = _used

@@ -22,10 +22,10 @@ import random
 from collections.abc import Sequence
 from hashlib import sha256
 
-from holdfast import clock
 from holdfast.core.contract import Conflict, Entry, Interval, Page, Swapped, Version
 from holdfast.core.records import SECOND, Micros, Record
 from holdfast.errors import HoldfastError, Misconfigured, OutcomeUnknown, Unavailable
+from holdfast.runtime import clock
 from holdfast.stores.base import Outcome
 from holdfast.stores.blob.body import (
     expiries_from,
@@ -54,7 +54,7 @@ from holdfast.stores.blob.requests import (
     Unchanged,
     Written,
 )
-from holdfast.stores.wakeups import is_taken
+from holdfast.stores.waiting.handles import is_taken
 
 # A waiter looks again after a part of the time that it has waited for so far, so that short
 # waits end soon and long ones cost little.

@@ -10,14 +10,14 @@ from obstore.store import AzureStore, LocalStore, MemoryStore
 from holdfast.core.commands import NOBODY, Wake
 from holdfast.core.contract import Entry, Facts, Page, Version
 from holdfast.core.records import SECOND, Micros, Record
+from holdfast.stores.async_adapters import finish
 from holdfast.stores.base import AsyncStore, Outcome, Store
 from holdfast.stores.blob.clock import Grain, ServiceClock
-from holdfast.stores.blob.connect import Settings, adopt_place, open_place
+from holdfast.stores.blob.connect import Settings, adopt_place, open_source
 from holdfast.stores.blob.forked import about_to_use
 from holdfast.stores.blob.protocol import Conditional, LastWriter
 from holdfast.stores.blob.requests import Calls, Names
 from holdfast.stores.blob.wire import AsyncWire, Place, Wire
-from holdfast.stores.threaded import finish
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
@@ -64,7 +64,7 @@ class BlobStore(Store):
     @classmethod
     def from_url(cls, url: StoreURL, **options: Any) -> Store:
         """`s3://bucket/prefix`, `az://container/prefix`, `gs://bucket/prefix`."""
-        return cls(*open_place(url, options))
+        return cls(*open_source(url, options))
 
     @classmethod
     def from_object(cls, found: Any, **options: Any) -> Store:

@@ -26,8 +26,8 @@ from holdfast.stores.dynamodb.connect import (
 from holdfast.stores.dynamodb.setup import describe, set_up
 from holdfast.stores.dynamodb.table import Failed, Table
 from holdfast.stores.dynamodb.versions import lets_in, next_version
-from holdfast.stores.poller import Naps, Poller
-from holdfast.stores.wakeups import Ring, RingingStore, Sleeper
+from holdfast.stores.waiting.handles import NotifyingStore, Ring, WaitHandle
+from holdfast.stores.waiting.poller import Naps, Poller
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 FIRST_NAP_S = 0.1
 
 
-class DynamoDBStore(RingingStore):
+class DynamoDBStore(NotifyingStore):
     """Locks in one table."""
 
     facts = Facts(
@@ -91,7 +91,7 @@ class DynamoDBStore(RingingStore):
             done = table.put(table.layout.item(key, written, record, table.clock.last), version)
         if isinstance(done, Failed):
             return self._not_done(key, done, written)
-        self._poller.sleepers.wake(key, wake)
+        self._poller.handles.wake(key, wake)
         return Swapped(written, done)
 
     def _not_done(self, key: str, failed: Failed, written: Version) -> Outcome:
@@ -117,15 +117,15 @@ class DynamoDBStore(RingingStore):
 
     # --- waiting ----------------------------------------------------------------------------
 
-    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> Sleeper:
+    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> WaitHandle:
         """Ring when a look finds a change."""
-        sleeper = Sleeper(key, version, token, ring)
-        self._poller.add(sleeper)
-        return sleeper
+        handle = WaitHandle(key, version, token, ring)
+        self._poller.add(handle)
+        return handle
 
-    def unsleep(self, sleeper: Sleeper) -> None:
+    def unsleep(self, handle: WaitHandle) -> None:
         """No longer ring."""
-        self._poller.discard(sleeper)
+        self._poller.discard(handle)
 
     # --- its life ---------------------------------------------------------------------------
 

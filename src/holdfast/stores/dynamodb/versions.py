@@ -12,7 +12,7 @@ import os
 
 from holdfast.core.commands import ANYONE, NOBODY, Wake
 from holdfast.core.contract import Entry, Version
-from holdfast.stores.wakeups import Sleeper, is_taken
+from holdfast.stores.waiting.handles import WaitHandle, is_taken
 
 NONCE_BYTES = 9
 TOKEN_PART = 8
@@ -28,18 +28,18 @@ def next_version(version: Version, wake: Wake) -> str:
     return f"{turn}.{who}.{os.urandom(NONCE_BYTES).hex()}"
 
 
-def lets_in(sleeper: Sleeper, seen: Entry | None) -> bool:
+def lets_in(handle: WaitHandle, seen: Entry | None) -> bool:
     """Whether somebody who sleeps since his version may be let in by what is there now."""
     if seen is None:
         return True
-    before = _turn(sleeper.version)[0] if sleeper.mark is None else sleeper.mark
+    before = _turn(handle.version)[0] if handle.mark is None else handle.mark
     turn, who = _turn(seen.version)
-    sleeper.mark = turn
+    handle.mark = turn
     if turn == before or is_taken(seen):
         return False
     missed = turn != before + 1  # what came between nobody knows
-    if missed or who in ("", "*") or sleeper.token[:TOKEN_PART] in who.split(","):
-        sleeper.found = seen
+    if missed or who in ("", "*") or handle.token[:TOKEN_PART] in who.split(","):
+        handle.found = seen
         return True
     return False
 

@@ -16,8 +16,8 @@ from holdfast.core.commands import NOBODY, Command, Wake
 from holdfast.core.contract import Applied, Entry, Page, Version
 from holdfast.core.records import SECOND, Micros, Record
 from holdfast.core.steps import corrupt
-from holdfast.drivers.pool import DaemonPool
 from holdfast.errors import HoldfastError
+from holdfast.runtime.pool import DaemonPool
 from holdfast.stores.base import AsyncStore, Outcome
 from holdfast.stores.redis import layout, talk
 from holdfast.stores.redis.aio_wire import AsyncWire
@@ -33,7 +33,7 @@ from holdfast.stores.redis.pipeline import Pipeline
 from holdfast.stores.redis.routing import Question
 from holdfast.stores.redis.talk import Corrupt
 from holdfast.stores.redis.words import PING, TIME, pack, start_of
-from holdfast.stores.wakeups import Sleeper
+from holdfast.stores.waiting.handles import WaitHandle
 
 if TYPE_CHECKING:
     from holdfast.stores.redis.store import RedisStore
@@ -101,13 +101,13 @@ class AsyncRedisStore(AsyncStore):
         loop = asyncio.get_running_loop()
         rung = asyncio.Event()
         timer = loop.call_later(at_most / SECOND, rung.set)
-        sleeper = sleeper_for(key, version, token, rung.set)
-        self._listener.sleep(sleeper)
+        handle = sleeper_for(key, version, token, rung.set)
+        self._listener.sleep(handle)
         try:
             await rung.wait()
         finally:
             timer.cancel()
-            self._listener.unsleep(sleeper)
+            self._listener.unsleep(handle)
 
     async def setup(self) -> None:
         """Check the server, and repair the index."""
@@ -152,17 +152,17 @@ class AsyncListener:
         self._heard = False
         self._refused = False
 
-    def sleep(self, sleeper: Sleeper) -> None:
+    def sleep(self, handle: WaitHandle) -> None:
         """Ring this one."""
-        request = self._bells.add(sleeper)
+        request = self._bells.add(handle)
         if self._pipeline is not None:
             self._pipeline.send(request)
         if self._task is None:
             self._task = asyncio.ensure_future(self._run())
 
-    def unsleep(self, sleeper: Sleeper) -> None:
+    def unsleep(self, handle: WaitHandle) -> None:
         """No longer."""
-        self._bells.sleepers.discard(sleeper)
+        self._bells.handles.discard(handle)
 
     async def close(self) -> None:
         """Hang up, and let everyone look for themselves."""
@@ -171,7 +171,7 @@ class AsyncListener:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        self._bells.sleepers.wake_all()
+        self._bells.handles.wake_all()
 
     async def _run(self) -> None:
         pause = FIRST_PAUSE_S

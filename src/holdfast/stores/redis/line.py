@@ -29,9 +29,9 @@ from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
 from holdfast.errors import HoldfastError, Unavailable
-from holdfast.stores.glance import Glances, poll_of
 from holdfast.stores.redis import errors
 from holdfast.stores.redis.connect import Address, Settings, shown
+from holdfast.stores.spin import SpinWait, poll_of
 
 CHUNK = 16384
 # A connection that was idle for longer may have been closed by the other side: look first.
@@ -59,7 +59,9 @@ class Line:
         self._reader = hiredis.Reader(replyError=ResponseError)
         self.set_timeout(settings.timeout_s)
 
-    def exchange(self, request: bytes, count: int = 1, glances: Glances | None = None) -> list[Any]:
+    def exchange(
+        self, request: bytes, count: int = 1, glances: SpinWait | None = None
+    ) -> list[Any]:
         """Send a request, and read its replies. After an error the line is closed."""
         try:
             self._socket.sendall(request)
@@ -144,7 +146,7 @@ class Lines:
         self._connect = connect
         self._idle: deque[Line] = deque()
         used = self._used = set[Line]()
-        self._glances = Glances(MOMENT_S, lambda: len(used) <= 1)
+        self._glances = SpinWait(MOMENT_S, lambda: len(used) <= 1)
         self.where = "?"  # whereto the newest one leads
         self.closed = False
 

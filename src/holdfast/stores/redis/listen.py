@@ -32,7 +32,7 @@ from holdfast.errors import HoldfastError
 from holdfast.stores.redis.layout import WAKE, Names, word
 from holdfast.stores.redis.line import Line
 from holdfast.stores.redis.words import PING, pack
-from holdfast.stores.wakeups import Ring, Sleeper, Told, Wakeups, started
+from holdfast.stores.waiting.handles import LastHeard, Ring, WaitHandle, Wakeups, started
 
 logger = logging.getLogger("holdfast")
 
@@ -62,7 +62,7 @@ class _Channel:
 
     def __init__(self) -> None:
         self.asked = 1  # subscriptions that are not confirmed yet
-        self.last = Told()  # the last rev that was told, or seen
+        self.last = LastHeard()  # the last rev that was told, or seen
         self.unheard = 0
 
 
@@ -75,25 +75,25 @@ class Bells:
         self._key = lru_cache(REMEMBERED)(names.key)
         self._lock = threading.Lock()
         self._channels: dict[str, _Channel] = {}
-        self.sleepers = Wakeups()
+        self.handles = Wakeups()
 
-    def add(self, sleeper: Sleeper) -> bytes:
+    def add(self, handle: WaitHandle) -> bytes:
         """Ring this one; the answer is what to send for it."""
-        self.sleepers.add(sleeper)
+        self.handles.add(handle)
         with self._lock:
-            channel = self._channels.get(sleeper.key)
+            channel = self._channels.get(handle.key)
             if channel is None:
-                self._channels[sleeper.key] = _Channel()
-                return self._request(b"SUBSCRIBE", [sleeper.key]) + self._leave_some()
+                self._channels[handle.key] = _Channel()
+                return self._request(b"SUBSCRIBE", [handle.key]) + self._leave_some()
             channel.unheard = 0
-            missed = isinstance(sleeper.version, int) and channel.last.missed_by(sleeper.version)
+            missed = isinstance(handle.version, int) and channel.last.missed_by(handle.version)
         if missed:
-            self._wake(sleeper)
+            self._wake(handle)
         return b""
 
     def subscribe_anew(self) -> bytes:
         """What to send on a new connection."""
-        keys = self.sleepers.keys()
+        keys = self.handles.keys()
         with self._lock:
             self._channels = {key: _Channel() for key in keys}
         return self._request(b"SUBSCRIBE", keys) if keys else b""
@@ -114,14 +114,14 @@ class Bells:
             channel = self._channels.get(key)
             if channel is not None and isinstance(version, int):
                 channel.last.hear(version)
-        for sleeper in self.sleepers.sleepers(key):
-            if sleeper.version != version:
-                self._wake(sleeper)
+        for handle in self.handles.handles(key):
+            if handle.version != version:
+                self._wake(handle)
 
     def ring(self, key: str) -> None:
         """Let all who wait for this lock look for themselves."""
-        for sleeper in self.sleepers.sleepers(key):
-            self._wake(sleeper)
+        for handle in self.handles.handles(key):
+            self._wake(handle)
 
     def _told(self, key: str, what: bytes) -> bytes:
         rev, *whom = what.split(b" ")
@@ -133,15 +133,15 @@ class Bells:
             if channel is None:
                 return b""
             channel.last.hear(told)
-        sleepers = self.sleepers.sleepers(key)
-        for sleeper in sleepers:
-            if sleeper.mark in whom or (whom == _ALL and _is_news(told, sleeper.version)):
-                self._wake(sleeper)
-        return b"" if sleepers else self._unheard(key, channel)
+        handles = self.handles.handles(key)
+        for handle in handles:
+            if handle.mark in whom or (whom == _ALL and _is_news(told, handle.version)):
+                self._wake(handle)
+        return b"" if handles else self._unheard(key, channel)
 
-    def _wake(self, sleeper: Sleeper) -> None:
-        self.sleepers.discard(sleeper)
-        sleeper.ring()
+    def _wake(self, handle: WaitHandle) -> None:
+        self.handles.discard(handle)
+        handle.ring()
 
     def _unheard(self, key: str, channel: _Channel) -> bytes:
         with self._lock:
@@ -157,7 +157,7 @@ class Bells:
         left = []
         for key in list(islice(self._channels, 2)) if len(self._channels) > MOST_CHANNELS else ():
             channel = self._channels.pop(key)
-            if channel.asked or self.sleepers.sleepers(key):
+            if channel.asked or self.handles.handles(key):
                 self._channels[key] = channel
             else:
                 left.append(key)
@@ -229,33 +229,33 @@ class Listener:
         self._closing = threading.Event()
         self._heard_at = self._asked_at = 0.0
 
-    def sleep(self, sleeper: Sleeper) -> None:
+    def sleep(self, handle: WaitHandle) -> None:
         """Ring this one."""
         with self._lock:
-            self._add(sleeper)
+            self._add(handle)
             if self._reader is None:
                 self._called.set()
 
-    def unsleep(self, sleeper: Sleeper) -> None:
+    def unsleep(self, handle: WaitHandle) -> None:
         """No longer."""
-        self.bells.sleepers.discard(sleeper)
+        self.bells.handles.discard(handle)
 
     def wait(self, key: str, version: Version, token: str, seconds: float) -> None:
         """Sleep until rung, or for so long."""
         ends_at = monotonic() + seconds
         alarm = Alarm()
-        sleeper = sleeper_for(key, version, token, alarm.ring)
+        handle = sleeper_for(key, version, token, alarm.ring)
         try:
-            line = self._begin(sleeper)
+            line = self._begin(handle)
             if line is not None:
                 self._read_until(alarm, ends_at, line)
             if not alarm.rung and (left := ends_at - monotonic()) > 0:
-                self._leave(sleeper)  # the line is broken, or somebody else reads it
+                self._leave(handle)  # the line is broken, or somebody else reads it
                 alarm.wait(left)
         finally:
-            self.unsleep(sleeper)
-            if self._reader is sleeper:
-                self._leave(sleeper)
+            self.unsleep(handle)
+            if self._reader is handle:
+                self._leave(handle)
 
     def close(self) -> None:
         """Hang up, and let everyone look for themselves."""
@@ -264,7 +264,7 @@ class Listener:
         with self._lock:
             if self._line is not None:
                 self._line.close()
-        self.bells.sleepers.wake_all()
+        self.bells.handles.wake_all()
 
     def forget(self) -> Line | None:
         """Let go of the line without touching it."""
@@ -273,22 +273,22 @@ class Listener:
 
     # --- who reads --------------------------------------------------------------------------
 
-    def _add(self, sleeper: Sleeper) -> None:
+    def _add(self, handle: WaitHandle) -> None:
         self._slept_at = monotonic()
-        self._send(self.bells.add(sleeper))
+        self._send(self.bells.add(handle))
         if not self._running and not self._closing.is_set():
             self._running = True
             if not started(self._run, "holdfast-listen"):
                 self._running = False
 
-    def _begin(self, sleeper: Sleeper) -> Line | None:
+    def _begin(self, handle: WaitHandle) -> Line | None:
         """Add a sleeper; the line, if it is to read it."""
         with self._lock:
-            self._add(sleeper)
+            self._add(handle)
             line = self._line
             if line is None or self._reader is not None or self._closing.is_set():
                 return None
-            self._reader = sleeper
+            self._reader = handle
             self._read = True
             return line
 
@@ -297,7 +297,7 @@ class Listener:
         with self._lock:
             if self._reader is reader:
                 self._reader = None
-                if self.bells.sleepers.any():
+                if self.bells.handles.any():
                     self._called.set()
 
     def _read_until(self, alarm: Alarm, ends_at: float, line: Line) -> None:
@@ -369,7 +369,7 @@ class Listener:
         anew."""
         now = monotonic()
         with self._lock:
-            if self._reader is not None or self.bells.sleepers.any():
+            if self._reader is not None or self.bells.handles.any():
                 self._slept_at = now
             if now - self._slept_at < LINGER_S:
                 return False
@@ -379,7 +379,7 @@ class Listener:
     def _attend(self, line: Line) -> None:
         """Read until nobody sleeps and there is nothing to read."""
         while not self._closing.is_set():
-            asleep = self.bells.sleepers.any()
+            asleep = self.bells.handles.any()
             try:
                 self._hear(line.read_within(QUIET_S if asleep else 0.0))
             except TimeoutError:
@@ -439,8 +439,8 @@ class _Refused(Exception):
 _BROKEN = (OSError, HiredisError, _Refused)
 
 
-def sleeper_for(key: str, version: Version, token: str, ring: Ring) -> Sleeper:
+def sleeper_for(key: str, version: Version, token: str, ring: Ring) -> WaitHandle:
     """A sleeper whose mark is its token as the scripts write it."""
-    sleeper = Sleeper(key, version, token, ring)
-    sleeper.mark = word(token)
-    return sleeper
+    handle = WaitHandle(key, version, token, ring)
+    handle.mark = word(token)
+    return handle

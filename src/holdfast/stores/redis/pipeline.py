@@ -23,9 +23,9 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from holdfast.errors import Unavailable
+from holdfast.stores.async_adapters import DRAIN_S, drain
 from holdfast.stores.redis import errors
 from holdfast.stores.redis.connect import Address, Settings, shown
-from holdfast.stores.threaded import DRAIN_S, drain
 
 _Reply = Future[list[Any]]
 

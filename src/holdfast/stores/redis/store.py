@@ -17,7 +17,7 @@ from holdfast.core.listing import SHORTEST_RETENTION
 from holdfast.core.records import SECOND, TOMBSTONE, Micros, Record
 from holdfast.core.steps import corrupt
 from holdfast.errors import BadOption, BadURL, ForeignStore, HoldfastError, Misconfigured
-from holdfast.stores import glance
+from holdfast.stores import spin
 from holdfast.stores.base import AsyncStore, Outcome
 from holdfast.stores.redis import layout, talk
 from holdfast.stores.redis.connect import Site, site_from_client, site_from_url
@@ -27,7 +27,7 @@ from holdfast.stores.redis.routing import Question
 from holdfast.stores.redis.talk import Corrupt, Speaker
 from holdfast.stores.redis.wire import Wire
 from holdfast.stores.redis.words import INFO, TIME, pack, scan_from, start_of
-from holdfast.stores.wakeups import Ring, RingingStore, Sleeper
+from holdfast.stores.waiting.handles import NotifyingStore, Ring, WaitHandle
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
@@ -66,7 +66,7 @@ REPLICATED = replace(
 _abandoned: list[Any] = []
 
 
-class RedisStore(RingingStore):
+class RedisStore(NotifyingStore):
     """One server, a master with its Sentinels, or a cluster."""
 
     facts = FACTS
@@ -180,22 +180,22 @@ class RedisStore(RingingStore):
 
     # --- waiting ----------------------------------------------------------------------------
 
-    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> Sleeper:
+    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> WaitHandle:
         """Ring when the lock's channel says so."""
-        sleeper = sleeper_for(key, version, token, ring)
-        self._listener.sleep(sleeper)
-        return sleeper
+        handle = sleeper_for(key, version, token, ring)
+        self._listener.sleep(handle)
+        return handle
 
-    def unsleep(self, sleeper: Sleeper) -> None:
+    def unsleep(self, handle: WaitHandle) -> None:
         """No longer ring."""
-        self._listener.unsleep(sleeper)
+        self._listener.unsleep(handle)
 
     def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
         """Sleep until it does, and listen meanwhile."""
         try:
             self._listener.wait(key, version, token, at_most / SECOND)
         finally:
-            glance.rest()
+            spin.rest()
 
     def _version(self, key: str) -> Version:
         name = self.names.record(key)

@@ -8,10 +8,12 @@ How it works:
  2. A notification that comes between a waiter's look and its sleep is not lost: the last
     versions heard are remembered, and a sleeper that has seen less is rung at once.
  3. The bell is *live* from when it has heard itself. Behind a pooler in transaction mode
-    it never does (LISTEN belongs to a session), and then it stays silent for good.
+    it never does (LISTEN belongs to a session), and then it does not try again for a while.
  4. Only who goes to sleep while it is live relies on it; whoever slept before is polled
     for, and so is who goes to sleep right after, as its look may have been before. When it
     dies, its sleepers are polled for. So nobody waits for a bell that does not ring.
+ 5. Whatever ends it, it is tried again while somebody sleeps. And it needs nothing that others
+    have: where no further connection can be had, those who run statements keep theirs.
 """
 
 from __future__ import annotations
@@ -27,14 +29,16 @@ from os import urandom
 from typing import Any
 
 from holdfast.core.commands import ANYONE
-from holdfast.stores.crowd import Crowd
-from holdfast.stores.poller import Poller
 from holdfast.stores.sql.database import Database
 from holdfast.stores.sql.deadlines import sever
+from holdfast.stores.sql.dialect import Query
 from holdfast.stores.sql.postgres import PostgreSQLDialect, heard
-from holdfast.stores.wakeups import Sleeper, Told, Wakeups, started
+from holdfast.stores.waiting.handles import LastHeard, WaitHandle, Wakeups, started
+from holdfast.stores.waiting.herd import HerdDamper
+from holdfast.stores.waiting.poller import Poller
 
 PROBE_S = 3.0
+DEAF_FOR_S = 300.0  # so long it is not tried again where notifications do not get through
 # With nobody waiting the connection stays for a while, because a new one is not for free.
 LINGER_S = 20.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
@@ -49,41 +53,47 @@ class Bell:
     """Rings sleepers when PostgreSQL notifies."""
 
     def __init__(self, database: Database, dialect: PostgreSQLDialect, poller: Poller) -> None:
-        self.sleepers = Wakeups()
-        self._crowd = Crowd()
+        self.handles = Wakeups()
+        self._crowd = HerdDamper()
         self._poller = poller
         self.live = False
         self._trusted_at = 0.0  # from when on, once it is live, who sleeps may rely on it
-        self._deaf = False  # notifications do not get through here
+        self._deaf_until = 0.0  # notifications do not get through here
+        self._told_deaf = False
         self._database = database
         self._dialect = dialect
         self._lock = threading.Lock()
-        self._last: OrderedDict[str, Told] = OrderedDict()  # the version heard last, by key
+        self._last: OrderedDict[str, LastHeard] = OrderedDict()  # the version heard last, by key
         self._running = False
         self._closed = threading.Event()
         self._listening: Any = None  # the driver's connection
 
-    def add(self, sleeper: Sleeper) -> None:
+    @property
+    def deaf(self) -> bool:
+        """Whether notifications were found not to get through, a while ago at most."""
+        return time.monotonic() < self._deaf_until
+
+    def add(self, handle: WaitHandle) -> None:
         """Ring this one; at once if it has missed something."""
-        self.sleepers.add(sleeper)
+        self.handles.add(handle)
         if not self.live or time.monotonic() < self._trusted_at:
-            self._poller.add(sleeper)
+            self._poller.add(handle)
         with self._lock:
-            self._crowd.slept(sleeper)
-            start = not (self._running or self._deaf or self._closed.is_set())
+            self._crowd.slept(handle)
+            start = not (self._running or self.deaf or self._closed.is_set())
             self._running = self._running or start
         if start and not started(self._run, "holdfast-listen"):
             self._running = False
-        told = self._last.get(sleeper.key)
-        if told is not None and told.missed_by(sleeper.version or 0):
-            sleeper.ring()
+        told = self._last.get(handle.key)
+        if told is not None and told.missed_by(handle.version or 0):
+            handle.ring()
 
-    def discard(self, sleeper: Sleeper) -> None:
+    def discard(self, handle: WaitHandle) -> None:
         """No longer."""
-        self.sleepers.discard(sleeper)
-        self._poller.discard(sleeper)
+        self.handles.discard(handle)
+        self._poller.discard(handle)
         with self._lock:
-            self._crowd.woke(sleeper)
+            self._crowd.woke(handle)
 
     def close(self) -> None:
         """End the thread. The poller lets everyone look for themselves."""
@@ -113,32 +123,36 @@ class Bell:
 
     def _listen(self) -> None:
         """Listen until the connection breaks, nobody sleeps any more, or we are closed."""
-        wire = self._database.take()
+        wire = self._database.open_apart()
         try:
             self._listening = wire.driver_connection
-            self._database.part_with(wire)
-            self._listening.execute(f'LISTEN "{self._dialect.channel}"')
+            self._database.ask(wire, Query(f'LISTEN "{self._dialect.channel}"', shows=False))
             if self._hears_itself():
                 self._trusted_at = time.monotonic() + SETTLING_S
                 self.live = True
                 self._hear(self._ring, self._nobody_sleeps())
             elif not self._closed.is_set():
-                self._deaf = True
-                logger.warning(
-                    "%s: notifications do not get through (is this a pooler in transaction "
-                    "mode?); waiting by polling. ?wakeup=poll says so from the start.",
-                    self._database.place,
-                )
+                self._deaf_until = time.monotonic() + DEAF_FOR_S
+                self._tell_deaf()
         finally:
             self._listening = None
             with suppress(Exception):
                 wire.lent.close()
 
+    def _tell_deaf(self) -> None:
+        if not self._told_deaf:
+            self._told_deaf = True
+            logger.warning(
+                "%s: notifications do not get through (is this a pooler in transaction "
+                "mode?); waiting by polling. ?wakeup=poll says so from the start.",
+                self._database.place,
+            )
+
     def _hears_itself(self) -> bool:
         """Whether what is said on another connection arrives here."""
         word, said = f"probe {urandom(8).hex()}", list[str]()
-        ends_at = time.monotonic() + PROBE_S
         self._database.run(self._dialect.ring_queries(word))
+        ends_at = time.monotonic() + PROBE_S
         self._hear(said.append, lambda: word in said or time.monotonic() > ends_at)
         return word in said
 
@@ -160,7 +174,7 @@ class Bell:
 
         def is_over() -> bool:
             nonlocal last_slept
-            if self.sleepers.keys():
+            if self.handles.keys():
                 last_slept = time.monotonic()
             return time.monotonic() - last_slept > LINGER_S
 
@@ -171,20 +185,20 @@ class Bell:
             news = heard(payload)
         except ValueError:
             return  # a probe, or somebody's own notification
-        self._last.setdefault(news.key, Told()).hear(news.version)
+        self._last.setdefault(news.key, LastHeard()).hear(news.version)
         self._last.move_to_end(news.key)
         if len(self._last) > REMEMBERED:
             self._last.popitem(last=False)
-        sleepers = self.sleepers.sleepers(news.key)
-        if not sleepers:
+        handles = self.handles.handles(news.key)
+        if not handles:
             return
         if news.whom == ANYONE:
             with self._lock:
-                sleepers = self._crowd.answering(news.key, sleepers, time.monotonic())
+                handles = self._crowd.answering(news.key, handles, time.monotonic())
         else:
-            sleepers = [sleeper for sleeper in sleepers if news.is_for(sleeper.token)]
-        for sleeper in sleepers:
-            sleeper.ring()
+            handles = [handle for handle in handles if news.is_for(handle.token)]
+        for handle in handles:
+            handle.ring()
 
     def _nap_s(self) -> float:
         """How long nothing but a notification has to be done."""
@@ -196,18 +210,18 @@ class Bell:
         """Ring those who were passed over a moment ago."""
         with self._lock:
             overdue = self._crowd.overdue(time.monotonic())
-        for sleeper in overdue:
-            sleeper.ring()
+        for handle in overdue:
+            handle.ring()
 
     def _fall_silent(self) -> None:
         self.live = False
         self._last.clear()
-        for key in self.sleepers.keys():
-            for sleeper in self.sleepers.sleepers(key):
-                self._poller.add(sleeper)
+        for key in self.handles.keys():
+            for handle in self.handles.handles(key):
+                self._poller.add(handle)
 
     def _is_over(self) -> bool:
         with self._lock:
-            over = self._closed.is_set() or self._deaf or not self.sleepers.keys()
+            over = self._closed.is_set() or self.deaf or not self.handles.keys()
             self._running = not over
             return over

@@ -22,9 +22,9 @@ from holdfast.core.contract import Entry, Facts, Page, Version, exactly
 from holdfast.core.records import Record, encode
 from holdfast.errors import BadOption, ForeignStore, HoldfastError, Misconfigured, StoreReadOnly
 from holdfast.stores.base import Outcome, entry_from
-from holdfast.stores.queries import read_queries
 from holdfast.stores.sql.errors import Diagnosis, Doing, NotAllowed
-from holdfast.stores.wakeups import Glimpse
+from holdfast.stores.sql_files import read_queries
+from holdfast.stores.waiting.handles import PollResult
 
 R = TypeVar("R")
 
@@ -207,11 +207,11 @@ class Dialect(ABC):
         found = [(key, entry_of(*entry)) for key, *entry in answer.rows if key.startswith(prefix)]
         return Page(tuple(found), found[-1][0] if len(found) == limit else None)
 
-    def turns_queries(self, keys: Sequence[str]) -> Queries[dict[str, Glimpse]]:
+    def turns_queries(self, keys: Sequence[str]) -> Queries[dict[str, PollResult]]:
         """What those who wait for these keys want to know; the record only of free ones."""
         answer = yield from self._among("turns", keys)
         return {
-            key: Glimpse(
+            key: PollResult(
                 version,
                 turn,
                 None if free is None else entry_of(now, version, free),

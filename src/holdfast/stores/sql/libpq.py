@@ -22,7 +22,7 @@ from psycopg.errors import error_from_result
 from psycopg.generators import execute
 from psycopg.pq import ExecStatus
 
-from holdfast.stores.glance import Glances, poll_of
+from holdfast.stores.spin import SpinWait, poll_of
 from holdfast.stores.sql.dialect import Answer, Query
 from holdfast.stores.sql.talks import SPELLED, Finish, Talk
 
@@ -36,7 +36,7 @@ _WORKED = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 class PgTalk(Talk):
     """On a connection of psycopg's, blocking or for asyncio."""
 
-    def __init__(self, connection: Any, finish: Finish, glances: Glances | None) -> None:
+    def __init__(self, connection: Any, finish: Finish, glances: SpinWait | None) -> None:
         self._connection = connection
         self._pgconn = connection.pgconn
         self._glances = glances
@@ -59,6 +59,11 @@ class PgTalk(Talk):
         else:
             self._pgconn.send_query_prepared(name, given)
         return Answer(self._rows(self._result()))
+
+    def is_closed_by_server(self) -> bool:
+        # Unasked, a server says that this is the end; or that a setting has changed, and then a new
+        # connection does no harm.
+        return self._poll is not None and bool(self._poll(0))
 
     def _prepare(self, sql: str) -> bytes | None:
         """The name of the prepared statement, if it is one by now."""

@@ -21,7 +21,6 @@ from holdfast.core.effects import Swap
 from holdfast.core.records import Record
 from holdfast.errors import BadOption, BadURL, Misconfigured
 from holdfast.stores.base import AsyncStore, Outcome
-from holdfast.stores.poller import Poller
 from holdfast.stores.sql.batches import swap_many_queries
 from holdfast.stores.sql.bell import Bell
 from holdfast.stores.sql.database import Database
@@ -36,14 +35,15 @@ from holdfast.stores.sql.engine import (
     url_from,
 )
 from holdfast.stores.sql.postgres import PostgreSQLDialect
-from holdfast.stores.wakeups import Glimpse, Ring, RingingStore, Sleeper, lets_in
+from holdfast.stores.waiting.handles import NotifyingStore, PollResult, Ring, WaitHandle, lets_in
+from holdfast.stores.waiting.poller import Poller
 
 if TYPE_CHECKING:
     from holdfast.stores.sql.aio import AsyncSQLStore
     from holdfast.stores.url import StoreURL
 
 
-class SQLStore(RingingStore):
+class SQLStore(NotifyingStore):
     """Locks in one table. `engine` is for threads and `async_engine` for an event loop."""
 
     def __init__(
@@ -139,19 +139,19 @@ class SQLStore(RingingStore):
 
     # --- waiting ----------------------------------------------------------------------------
 
-    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> Sleeper:
+    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> WaitHandle:
         """Ring when a notification comes, or when a look finds a change."""
-        sleeper = Sleeper(key, version, token, ring)
-        self._waiting.add(sleeper)
-        return sleeper
+        handle = WaitHandle(key, version, token, ring)
+        self._waiting.add(handle)
+        return handle
 
-    def unsleep(self, sleeper: Sleeper) -> None:
+    def unsleep(self, handle: WaitHandle) -> None:
         """No longer ring."""
-        self._waiting.discard(sleeper)
+        self._waiting.discard(handle)
 
     def ring_here(self, key: str, wake: Wake) -> None:
         """Those in this process who are polled for need not wait for the next look."""
-        self._poller.sleepers.wake(key, wake)
+        self._poller.handles.wake(key, wake)
 
     # --- its life ---------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class SQLStore(RingingStore):
                     self.database.run(self.dialect.ready_queries())
                     self.ready = True
 
-    def _turns(self, keys: Any) -> dict[str, Glimpse]:
+    def _turns(self, keys: Any) -> dict[str, PollResult]:
         return self.database.run(self.dialect.turns_queries(keys))
 
 

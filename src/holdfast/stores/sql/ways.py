@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from sqlalchemy.util import await_only, greenlet_spawn
 
-from holdfast.stores.glance import Glances
+from holdfast.stores.spin import SpinWait
 from holdfast.stores.sql.deadlines import Deadlines, Limits, LoopDeadlines
 
 R = TypeVar("R")
@@ -58,7 +58,7 @@ class Way(ABC):
         """Somewhere to wait for a wire."""
 
     @abstractmethod
-    def glances(self, alone: Callable[[], bool]) -> Glances | None:
+    def glances(self, alone: Callable[[], bool]) -> SpinWait | None:
         """How to look for an answer before waiting for it, if at all."""
 
 
@@ -80,8 +80,8 @@ class Threads(Way):
     def waiter(self) -> Waiter:
         return queue.SimpleQueue()
 
-    def glances(self, alone: Callable[[], bool]) -> Glances | None:
-        return Glances(MOMENT_S, alone)
+    def glances(self, alone: Callable[[], bool]) -> SpinWait | None:
+        return SpinWait(MOMENT_S, alone)
 
 
 class Loop(Way):
@@ -109,7 +109,7 @@ class Loop(Way):
     def waiter(self) -> Waiter:
         return LoopWaiter()
 
-    def glances(self, alone: Callable[[], bool]) -> Glances | None:
+    def glances(self, alone: Callable[[], bool]) -> SpinWait | None:
         return None  # a loop has other things to do
 
 

@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from holdfast import clock
 from holdfast.core.records import Micros
 from holdfast.errors import (
     ForeignStore,
@@ -23,7 +22,8 @@ from holdfast.errors import (
     StoreReadOnly,
     Unavailable,
 )
-from holdfast.stores.queries import read_queries
+from holdfast.runtime import clock
+from holdfast.stores.sql_files import read_queries
 
 APPLICATION_ID = 0x484F4C44  # "HOLD", in the file's header
 SCHEMA = 1

@@ -14,17 +14,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast import forks
 from holdfast.core.commands import NOBODY, Wake
 from holdfast.core.contract import Conflict, Entry, Facts, Interval, Page, Swapped, Version
 from holdfast.core.effects import Swap
 from holdfast.core.records import SECOND, Micros, Record, encode
 from holdfast.errors import BadOption, BadURL, HoldfastError, Misconfigured, StoreReadOnly
+from holdfast.runtime import fork_hooks
 from holdfast.stores.base import Outcome, entry_from
 from holdfast.stores.sqlite.file import SQL, Clock, Connection, check_length, identity, prepare
 from holdfast.stores.sqlite.mounts import check_place
 from holdfast.stores.sqlite.watch import Watch
-from holdfast.stores.wakeups import Ring, RingingStore, Sleeper
+from holdfast.stores.waiting.handles import NotifyingStore, Ring, WaitHandle
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
@@ -39,7 +39,7 @@ _LOAD, _INSERT, _UPDATE, _DELETE = SQL["load"], SQL["insert"], SQL["update"], SQ
 _open_across_a_fork: list[SQLiteStore] = []
 
 
-class SQLiteStore(RingingStore):
+class SQLiteStore(NotifyingStore):
     """All processes that open the same file share its locks."""
 
     facts = Facts(
@@ -75,9 +75,9 @@ class SQLiteStore(RingingStore):
         self._watch = Watch(lambda: Connection(self.path, busy_s), self._now)
         self._paused = False
         self._forking: int | None = None  # the process that is about to, with the file open
-        with forks.held_off():
+        with fork_hooks.held_off():
             self._open()
-            forks.register_store(self)
+            fork_hooks.register_store(self)
 
     def _open(self) -> None:
         self._connection = Connection(self.path, self._busy_s)
@@ -123,7 +123,7 @@ class SQLiteStore(RingingStore):
             self._open_anew()
             raise
         if wake:
-            self._watch.sleepers.wake(key, wake)
+            self._watch.handles.wake(key, wake)
         return outcome
 
     def swap_many(self, swaps: Sequence[Swap]) -> list[Outcome | Exception]:
@@ -139,7 +139,7 @@ class SQLiteStore(RingingStore):
             return [trouble] * len(swaps)
         for swap in swaps:
             if swap.wake:
-                self._watch.sleepers.wake(swap.key, swap.wake)
+                self._watch.handles.wake(swap.key, swap.wake)
         return outcomes
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
@@ -156,15 +156,15 @@ class SQLiteStore(RingingStore):
         )
         return Page(entries, rows[-1][0] if len(entries) == limit else None)
 
-    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> Sleeper:
+    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> WaitHandle:
         """Ring when the watch sees the key's turn change."""
-        sleeper = Sleeper(key, version, token, ring)
-        self._watch.add(sleeper)
-        return sleeper
+        handle = WaitHandle(key, version, token, ring)
+        self._watch.add(handle)
+        return handle
 
-    def unsleep(self, sleeper: Sleeper) -> None:
+    def unsleep(self, handle: WaitHandle) -> None:
         """No longer ring."""
-        self._watch.discard(sleeper)
+        self._watch.discard(handle)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -194,7 +194,7 @@ class SQLiteStore(RingingStore):
     def _open_anew(self) -> None:
         """Once more when it is next used: SQLite opens a file that cannot be written for reading
         only, and would not notice that its permissions were put right meanwhile."""
-        with forks.held_off():
+        with fork_hooks.held_off():
             self.pause()
             self.resume()
 

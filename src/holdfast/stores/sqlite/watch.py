@@ -14,7 +14,7 @@ from collections.abc import Callable
 from holdfast.core.contract import Interval
 from holdfast.stores.base import entry_from
 from holdfast.stores.sqlite.file import SQL, Connection
-from holdfast.stores.wakeups import Sleeper, Wakeups, glimpse, lets_in, started
+from holdfast.stores.waiting.handles import WaitHandle, Wakeups, glimpse, lets_in, started
 
 # Fast while something happens, slower when it is quiet.
 FASTEST_S, SLOWEST_S, SLOWING = 0.001, 0.005, 1.02
@@ -27,7 +27,7 @@ class Watch:
     """Rings sleepers when their keys change."""
 
     def __init__(self, connect: Callable[[], Connection], now: Callable[[], Interval]) -> None:
-        self.sleepers = Wakeups()
+        self.handles = Wakeups()
         self._connect = connect
         self._now = now
         self._lock = threading.Lock()
@@ -38,9 +38,9 @@ class Watch:
         self._connection: Connection | None = None
         self._paused = False
 
-    def add(self, sleeper: Sleeper) -> None:
+    def add(self, handle: WaitHandle) -> None:
         """Ring this one when its key changes."""
-        self.sleepers.add(sleeper)
+        self.handles.add(handle)
         with self._lock:
             if not self._running and not self._closed:
                 self._running = True
@@ -48,15 +48,15 @@ class Watch:
                     self._running = False
         self._news.set()
 
-    def discard(self, sleeper: Sleeper) -> None:
-        """No longer."""
-        self.sleepers.discard(sleeper)
+    def discard(self, handle: WaitHandle) -> None:
+        """Stop watching for this handle."""
+        self.handles.discard(handle)
 
     def close(self) -> None:
         """End the thread, and let everyone look for themselves."""
         self._closed = True
         self._news.set()
-        self.sleepers.wake_all()
+        self.handles.wake_all()
 
     def pause(self, at_most_s: float) -> bool:
         """Before a fork: let go of the file. False: that was not possible."""
@@ -87,7 +87,7 @@ class Watch:
             # do not, the pause keeps them from coming back at once, again and again.
             time.sleep(AFTER_TROUBLE_S)
             self._running = False
-            self.sleepers.wake_all()
+            self.handles.wake_all()
 
     def _look(self, connection: Connection) -> None:
         seen, nap, idle_s = None, FASTEST_S, 0.0
@@ -99,7 +99,7 @@ class Watch:
                 if news or version != seen:
                     seen, nap = version, FASTEST_S
                     self._ring_changed(connection)
-            if self.sleepers.keys():
+            if self.handles.keys():
                 idle_s = 0.0
             elif (idle_s := idle_s + nap) > LINGER_S and self._stop():
                 return
@@ -108,19 +108,19 @@ class Watch:
 
     def _stop(self) -> bool:
         with self._lock:
-            if self.sleepers.keys():
+            if self.handles.keys():
                 return False
             self._running = False
             return True
 
     def _ring_changed(self, connection: Connection) -> None:
-        for key in self.sleepers.keys():
+        for key in self.handles.keys():
             now = self._now()
             row = connection.run(SQL["turn"], (key,)).fetchone()
             seen = None
             if row is not None:
                 version, turn, raw = row
                 seen = glimpse(entry_from(raw, version, now), turn)
-            for sleeper in self.sleepers.sleepers(key):
-                if lets_in(sleeper, seen):
-                    sleeper.ring()
+            for handle in self.handles.handles(key):
+                if lets_in(handle, seen):
+                    handle.ring()

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from holdfast.api.wants import Want
 from holdfast.core.contract import Conflict
 from holdfast.core.records import SECOND, Waiter
 from holdfast.errors import (
@@ -15,7 +16,6 @@ from holdfast.errors import (
 )
 from holdfast.testing.conformance.lease_cases import refused
 from holdfast.testing.conformance.world import World, case
-from holdfast.wants import Want
 
 # --- waiting --------------------------------------------------------------------------------
 

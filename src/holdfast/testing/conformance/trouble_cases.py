@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from holdfast import sync
+from holdfast.api import locks as sync
 from holdfast.core.effects import Swap
 from holdfast.errors import Busy, LeaseLost, OutcomeUnknown, Unavailable
 from holdfast.testing.conformance.lease_cases import refused

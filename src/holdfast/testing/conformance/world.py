@@ -11,7 +11,9 @@ from functools import partial
 from typing import Any, Literal
 from uuid import uuid4
 
-from holdfast import aio, sync
+import holdfast
+from holdfast import aio
+from holdfast.api import locks as sync
 from holdfast.core.contract import Facts
 from holdfast.core.records import SECOND
 from holdfast.stores.base import Store
@@ -188,7 +190,7 @@ _NEVER_BLOCK = {"share", "remaining", "check", "on_lost", "on_danger", "on_wante
 
 
 def _wrap(value: Any, pool: ThreadPoolExecutor) -> Any:
-    return Awaited(value, pool) if isinstance(value, (sync.Lease, sync.Leases)) else value
+    return Awaited(value, pool) if isinstance(value, (holdfast.Lease, holdfast.Leases)) else value
 
 
 def run_case(name: str, target: Target, face: Face) -> None:

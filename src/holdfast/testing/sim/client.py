@@ -1,6 +1,6 @@
 """A simulated client: its clocks, its witness and its keeper.
 
-The keeper's schedule is the core's; it is run as `holdfast.drivers.keeping` runs it: a
+The keeper's schedule is the core's; it is run as `holdfast.runtime.keeper_thread` runs it: a
 watch that never waits for the store, and a few threads for the beats. The watch can be
 starved; then it comes late, and only then may it be late.
 """
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.core.holds import Hold, State
 from holdfast.core.keeper import Due, Keeper
+from holdfast.core.observations import Observations
 from holdfast.core.renewing import renew_many_steps, renew_steps
-from holdfast.core.witness import Witness
 from holdfast.errors import HoldfastError, LeaseLost
 from holdfast.testing.sim.clocks import Clock, drawn_rate, stream
 from holdfast.testing.sim.ledger import Belief
@@ -39,7 +39,7 @@ class SimClient:
         self.name = f"c{slot}" + "'" * generation
         self.clock = Clock(drawn_rate(rng), rng.randrange(1, _DECADE))
         self.wall_offset = rng.randrange(_DECADE) if rng.random() < 0.7 else 5 * _DECADE
-        self.witness = Witness(world.facts)
+        self.observations = Observations(world.facts)
         self.keeper = Keeper(world.plan.beats_per_second)
         self.beliefs: dict[Hold, Belief] = {}
         self.processes: list[Process] = []
@@ -248,7 +248,7 @@ class SimClient:
         outcomes: Sequence[HoldfastError | None]
         if len(live) > 1 and self.world.facts.batch > 1:
             try:
-                outcomes = yield from run(renew_many_steps(self.witness, live))
+                outcomes = yield from run(renew_many_steps(self.observations, live))
             except HoldfastError as trouble:
                 outcomes = [trouble] * len(live)
         else:
@@ -260,7 +260,7 @@ class SimClient:
 
     def _beat_one(self, hold: Hold) -> Script[HoldfastError | None]:
         try:
-            yield from run(renew_steps(self.witness, hold))
+            yield from run(renew_steps(self.observations, hold))
         except HoldfastError as trouble:
             return trouble
         return None

@@ -201,7 +201,7 @@ class SmallWorld(World):
     def _script(self, client: SimClient, op: Op, mode: Mode) -> Script[None]:
         attempt = claim(op, "a", TTL, mode, None)
         terms = Terms(self._scope.timeout, self._scope.fair, 10 * SECOND, Care(keep=False))
-        steps = acquire_steps(client.witness, attempt, terms, client.now())
+        steps = acquire_steps(client.observations, attempt, terms, client.now())
         belief = yield from enter(client, op, attempt, steps)
         if belief is not None:
             self.look(belief)

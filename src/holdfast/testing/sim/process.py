@@ -2,7 +2,7 @@
 
 At the bottom of its stack is what a caller does, a generator of the simulator. When that
 yields `Run(steps)`, the core's steps go on top and their effects are answered one by one,
-as in `holdfast.drivers.threads`. An interrupt *closes* the steps where they stand and is
+as in `holdfast.runtime.driver`. An interrupt *closes* the steps where they stand and is
 thrown into the caller's generator, which cleans up as the faces do.
 """
 

@@ -1,6 +1,6 @@
 """What the callers do: the faces' calls, as scripts, and the random work made of them.
 
-Each mirrors the call of the same name in `holdfast.sync`, with the same order of things:
+Each mirrors the call of the same name in `holdfast.api.locks`, with the same order of things:
 what is ended before what is written, and what is undone when a call does not succeed.
 """
 
@@ -14,7 +14,6 @@ from holdfast.core.commands import Claim, Free, Offer, Renew, Take
 from holdfast.core.effects import Sleep, Steps
 from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold
 from holdfast.core.listing import list_steps, purge_steps
-from holdfast.core.patience import Patience
 from holdfast.core.records import SECOND, Mode
 from holdfast.core.renewing import renew_steps
 from holdfast.core.steps import (
@@ -27,7 +26,8 @@ from holdfast.core.steps import (
     undo_steps,
 )
 from holdfast.core.tickets import Ticket
-from holdfast.core.watching import wait_until_free_steps
+from holdfast.core.wait_until_free import wait_until_free_steps
+from holdfast.core.waiting import BoundedWait
 from holdfast.errors import HoldfastError, LeaseLost
 from holdfast.testing.sim.ledger import Belief
 from holdfast.testing.sim.ops import Op
@@ -69,7 +69,7 @@ def acquire_all(
 ) -> Script[list[Belief]]:
     """Get several leases, all or none."""
     try:
-        yield from run(acquire_all_steps(client.witness, attempts, terms))
+        yield from run(acquire_all_steps(client.observations, attempts, terms))
     except (HoldfastError, Interrupted) as trouble:
         for belief in op.got:
             client.end(belief.hold, "released", "released")
@@ -95,10 +95,10 @@ def fail(
 
 
 def undo(client: SimClient, op: Op, attempts: Sequence[Attempt]) -> Script[None]:
-    """As `ThreadDriver.undo`."""
+    """As `Driver.undo`."""
     if any(attempt.touched for attempt in attempts):
         try:
-            yield from run(undo_steps(client.witness, attempts, client.now() + GRACE))
+            yield from run(undo_steps(client.observations, attempts, client.now() + GRACE))
         except HoldfastError:
             op.cleaned = False
 
@@ -114,7 +114,7 @@ def release(client: SimClient, op: Op, belief: Belief) -> Script[None]:
     attempt.touched = True
     now = client.now()
     try:
-        yield from run(release_steps(client.witness, attempt, now, now + PATIENCE))
+        yield from run(release_steps(client.observations, attempt, now, now + PATIENCE))
     except HoldfastError:
         return
     except Interrupted:
@@ -135,7 +135,7 @@ def hand_over(client: SimClient, op: Op, belief: Belief) -> Script[None]:
     if not client.end(hold, "handed over", "handed over"):
         return
     try:
-        yield from run(offer_steps(client.witness, attempt, client.now() + PATIENCE))
+        yield from run(offer_steps(client.observations, attempt, client.now() + PATIENCE))
     except (HoldfastError, Interrupted):
         op.interruptible = False
         yield from undo(client, op, (attempt,))
@@ -149,7 +149,7 @@ def renew(client: SimClient, belief: Belief) -> Script[None]:
     if not hold.valid(client.now()):
         return
     try:
-        yield from run(renew_steps(client.witness, hold))
+        yield from run(renew_steps(client.observations, hold))
     except LeaseLost as lost:
         client.lose(hold, str(lost))
     except HoldfastError:
@@ -189,7 +189,7 @@ def _hold(client: SimClient, op: Op) -> Script[None]:
     key = plan.keys[int(rng.random() * len(plan.keys))]
     mode, limit = _mode(client, op)
     attempt = claim(op, key, rng.choice(plan.ttls), mode, limit)
-    steps = acquire_steps(client.witness, attempt, _terms(client, op), client.now())
+    steps = acquire_steps(client.observations, attempt, _terms(client, op), client.now())
     belief = yield from enter(client, op, attempt, steps)
     if belief is not None:
         yield from _use(client, op, [belief])
@@ -216,7 +216,7 @@ def _take(client: SimClient, op: Op) -> Script[None]:
     op.tokens.add(ticket.token)
     attempt = Attempt(ticket.key, Take(ticket.token, token, client.name, ticket.ttl))
     op.attempts.append(attempt)
-    steps = enter_steps(client.witness, attempt, Care(), client.now() + PATIENCE)
+    steps = enter_steps(client.observations, attempt, Care(), client.now() + PATIENCE)
     belief = yield from enter(client, op, attempt, steps)
     if belief is not None:
         yield from _use(client, op, [belief])
@@ -228,7 +228,7 @@ def _join(client: SimClient, op: Op) -> Script[None]:
     op.tokens.add(ticket.token)
     attempt = Attempt(ticket.key, Renew(ticket.token))
     care = Care(may_release=ticket.may_release)
-    steps = enter_steps(client.witness, attempt, care, client.now() + PATIENCE)
+    steps = enter_steps(client.observations, attempt, care, client.now() + PATIENCE)
     belief = yield from enter(client, op, attempt, steps)
     if belief is not None:
         yield from _use(client, op, [belief])
@@ -239,7 +239,7 @@ def _evict(client: SimClient, op: Op) -> Script[None]:
     key = world.plan.keys[int(op.rng.random() * len(world.plan.keys))]
     holders = world.store.record(key).holders
     fence = holders[0].fence if holders and op.rng.random() < 0.5 else None
-    steps = evict_steps(client.witness, key, fence, client.now() + PATIENCE)
+    steps = evict_steps(client.observations, key, fence, client.now() + PATIENCE)
     evicted = yield from _quietly(op, steps)
     if evicted is not None:
         op.evicted.update(holder.fence for holder in evicted.holders)
@@ -248,19 +248,19 @@ def _evict(client: SimClient, op: Op) -> Script[None]:
 
 def _purge(client: SimClient, op: Op) -> Script[None]:
     retention = 2 * client.world.plan.clock_reach
-    yield from _quietly(op, purge_steps(client.witness, "", None, retention))
+    yield from _quietly(op, purge_steps(client.observations, "", None, retention))
 
 
 def _list(client: SimClient, op: Op) -> Script[None]:
-    yield from _quietly(op, list_steps(client.witness, "", None))
+    yield from _quietly(op, list_steps(client.observations, "", None))
 
 
 def _watch(client: SimClient, op: Op) -> Script[None]:
     plan = client.world.plan
     key = plan.keys[int(op.rng.random() * len(plan.keys))]
     timeout = op.timeout = op.rng.choice((0, plan.longest_ttl // 2, 3 * plan.longest_ttl, None))
-    wait = Patience(key, client.name, timeout, 10 * SECOND, client.now())
-    yield from _quietly(op, wait_until_free_steps(client.witness, wait))
+    wait = BoundedWait(key, client.name, timeout, 10 * SECOND, client.now())
+    yield from _quietly(op, wait_until_free_steps(client.observations, wait))
     op.back_at = client.world.t
     op.seen_free = key if op.outcome is None else None
     client.world.ledger.op_done(op)

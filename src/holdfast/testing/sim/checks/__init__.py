@@ -11,7 +11,7 @@ from holdfast.testing.sim.checks.keeping import Keeping
 from holdfast.testing.sim.checks.leaks import Leaks
 from holdfast.testing.sim.checks.loss import LossIsTold, LostStaysLost
 from holdfast.testing.sim.checks.overlap import Overlap
-from holdfast.testing.sim.checks.patience import Patience
+from holdfast.testing.sim.checks.patience import BoundedWait
 from holdfast.testing.sim.checks.progress import Progress
 from holdfast.testing.sim.checks.queue import Queue
 from holdfast.testing.sim.checks.resource import Resource
@@ -33,7 +33,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     Keeping,
     Resource,
     Watching,
-    Patience,
+    BoundedWait,
     Progress,  # the last two carry the world on to its end
     Leaks,
 )

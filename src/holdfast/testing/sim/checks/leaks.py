@@ -55,7 +55,7 @@ class Leaks(Checker):
 
         def script() -> Script[None]:
             attempt = claim(op, key, world.plan.longest_ttl, "exclusive", None)
-            steps = acquire_steps(client.witness, attempt, Terms(), client.now())
+            steps = acquire_steps(client.observations, attempt, Terms(), client.now())
             yield from enter(client, op, attempt, steps)
 
         client.start(op, script(), self._got)

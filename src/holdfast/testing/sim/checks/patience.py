@@ -22,7 +22,7 @@ PER_WRITE = 4
 TRIPS = 5
 
 
-class Patience(Checker):
+class BoundedWait(Checker):
     """Counts the requests of each operation."""
 
     rule = "patience"

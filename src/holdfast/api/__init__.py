@@ -1,0 +1,1 @@
+"""The faces: what callers use, blocking and asyncio."""

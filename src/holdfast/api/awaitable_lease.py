@@ -1,0 +1,79 @@
+"""What `acquire` of the asyncio face returns before there is a lease."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Coroutine, Generator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast.errors import UsageError
+
+if TYPE_CHECKING:
+    from holdfast.api.leases_async import Lease, Leases
+
+L = TypeVar("L", bound="Lease | Leases")
+
+
+class Acquiring(Coroutine[Any, Any, L]):
+    """What `acquire` returns: await it for the lease, or enter it with `async with`.
+
+    It is a coroutine, so that it can be made a task. As with any other, a forgotten `await` is
+    told when it goes: the caller would go on without the lock.
+    """
+
+    __slots__ = ("_acquire", "_awaited", "_entered", "_got", "_started")
+
+    def __init__(self, acquire: Callable[[], Coroutine[Any, Any, L]]) -> None:
+        self._acquire = acquire
+        self._got: L | None = None
+        self._awaited = False
+        self._entered = False
+        self._started: Coroutine[Any, Any, L] | None = None
+
+    def __del__(self) -> None:
+        if not self._awaited:
+            warnings.warn(
+                "An acquire was never awaited: nothing is locked. Use `async with` or `await`.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def __await__(self) -> Generator[Any, Any, L]:
+        self._awaited = True
+        return self._acquire().__await__()
+
+    def send(self, value: Any) -> Any:
+        """For whoever runs it as a coroutine."""
+        return self._coroutine().send(value)
+
+    def throw(self, *exc: Any) -> Any:
+        """For whoever runs it as a coroutine."""
+        return self._coroutine().throw(*exc)
+
+    def close(self) -> None:
+        """For whoever runs it as a coroutine."""
+        self._awaited = True  # or given up on purpose
+        if self._started is not None:
+            self._started.close()
+
+    def _coroutine(self) -> Coroutine[Any, Any, L]:
+        self._awaited = True
+        if self._started is None:
+            self._started = self._acquire()
+        return self._started
+
+    async def __aenter__(self) -> L:
+        if self._entered:  # we could not tell who leaves first, and with which lease
+            raise UsageError("This acquire() is in use: call acquire() for each block.")
+        self._awaited = self._entered = True
+        try:
+            self._got = await self._acquire()
+        except BaseException:
+            self._entered = False
+            raise
+        return self._got
+
+    def __aexit__(self, *exc: object) -> Coroutine[Any, Any, None]:
+        assert self._got is not None
+        self._entered = False
+        return self._got.__aexit__(*exc)

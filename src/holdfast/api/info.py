@@ -1,0 +1,112 @@
+"""What people and programs see of a lock: no tokens, times as times."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from msgspec import Struct
+
+from holdfast.core.contract import Interval
+from holdfast.core.listing import LockView
+from holdfast.core.records import SECOND, Holder, Micros, Mode, Note, Waiter
+from holdfast.runtime import clock
+
+
+class HolderInfo(Struct, frozen=True):
+    """Somebody who holds a lock."""
+
+    key: str
+    owner: str
+    mode: Mode
+    limit: int | None
+    fence: int
+    acquired_at: datetime
+    ttl: float
+    remaining: float | None  # seconds until it runs out unless renewed; None: no clock
+    note: Note
+    waiting: int  # how many wait for it
+    offered: bool  # between two parties: handed over and not yet taken
+    age: float = 0.0  # seconds since it was acquired, as well as this machine can tell
+
+
+class WaiterInfo(Struct, frozen=True):
+    """Somebody who waits for a lock, in the order of their turn."""
+
+    key: str
+    owner: str
+    mode: Mode
+    limit: int | None
+    since: datetime
+
+
+class LockInfo(Struct, frozen=True):
+    """A lock as it was seen. `fault` is set if its record cannot be read."""
+
+    key: str
+    fence: int
+    holders: tuple[HolderInfo, ...]
+    waiters: tuple[WaiterInfo, ...]
+    fault: str | None = None
+
+    @property
+    def free(self) -> bool:
+        """Whether nobody holds it."""
+        return not self.holders and self.fault is None
+
+
+def lock_info(seen: LockView) -> LockInfo:
+    """What was seen, for people."""
+    waiting = len(seen.waiters)
+    return LockInfo(
+        seen.key,
+        seen.fence,
+        tuple(holder_info(seen.key, holder, seen.now, waiting) for holder in seen.holders),
+        tuple(waiter_info(seen.key, waiter) for waiter in seen.waiters),
+        seen.fault,
+    )
+
+
+def holder_info(key: str, holder: Holder, now: Interval | None, waiting: int) -> HolderInfo:
+    """A holder, for people."""
+    return HolderInfo(
+        key,
+        holder.owner,
+        holder.mode,
+        holder.limit,
+        holder.fence,
+        moment(holder.acquired_at),
+        holder.ttl / SECOND,
+        _remaining(holder, now),
+        dict(holder.note),
+        waiting,
+        holder.offered,
+        _age(holder, now),
+    )
+
+
+def waiter_info(key: str, waiter: Waiter) -> WaiterInfo:
+    """A waiter, for people."""
+    return WaiterInfo(key, waiter.owner, waiter.mode, waiter.limit, moment(waiter.since))
+
+
+def _remaining(holder: Holder, now: Interval | None) -> float | None:
+    if now is None or not holder.expires_at:
+        return None
+    return max(0, holder.expires_at - now.earliest) / SECOND
+
+
+def _age(holder: Holder, now: Interval | None) -> float:
+    at = clock.wall() if now is None else now.latest
+    return max(0, at - holder.acquired_at) / SECOND
+
+
+# The last day that every time zone can show.
+_LAST = datetime(9999, 12, 30, tzinfo=UTC)
+
+
+def moment(at: Micros) -> datetime:
+    """A time on the store's clock; what no calendar has is shown as its end."""
+    try:
+        return min(datetime.fromtimestamp(at / SECOND, UTC), _LAST)
+    except (OverflowError, ValueError, OSError):
+        return _LAST

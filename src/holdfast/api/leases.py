@@ -1,0 +1,161 @@
+# Made from leases_async.py by tools/async_to_sync.py: change that, and run `make generate`.
+"""The leases of a face: what talks to the store is here, the rest in `lease_base`."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.api.lease_base import LeaseBase, LeasesBase, graver
+from holdfast.api.options import Seconds
+from holdfast.api.requests import hand_over_ticket
+from holdfast.core.events import StoreTrouble
+from holdfast.core.holds import Hold
+from holdfast.core.observations import Observations
+from holdfast.core.records import SECOND, Micros
+from holdfast.core.renewing import renew_steps
+from holdfast.core.steps import offer_steps, release_steps
+from holdfast.errors import HoldfastError, LeaseLost
+from holdfast.observe.log import logger, printable
+from holdfast.runtime import clock
+from holdfast.runtime.driver import Driver
+from holdfast.runtime.leases_in_use import LeasesInUse
+
+# How long release, hand-over, join and take go on trying while the store is in trouble.
+RETRY_FOR: Micros = 5 * SECOND
+
+
+class Lease(LeaseBase[threading.Event]):
+    """A lock that is ours for now. Use it in a `with` block, or call `release()`.
+
+    If the block ends well but the lease was lost on the way, `LeaseLost` is raised at its
+    end; an exception of the block itself is never replaced. Renewal runs in a thread, also that
+    of an asyncio lease, so that a blocked event loop does not cost it; its `lost` and its
+    callbacks come on the loop.
+    """
+
+    __slots__ = ("_driver", "_observations")
+
+    def __init__(
+        self, leases: LeasesInUse, driver: Driver, observations: Observations, hold: Hold
+    ) -> None:
+        super().__init__(leases, hold)
+        self._driver = driver
+        self._observations = observations
+
+    def renew(self) -> None:
+        """Renew it now; `LeaseLost` if it is gone. The keeper does this by itself."""
+        leases, hold = self._leases, self._hold
+        leases.check_renewable(hold)
+        try:
+            self._driver.run(renew_steps(self._observations, hold))
+        except LeaseLost as lost:
+            leases.keeper.lose(hold, lost.why)
+            raise
+
+    def release(self) -> bool:
+        """Give it back. False: there was nothing (left) to give back. May be repeated.
+
+        If the store cannot be reached for a while this raises, and the ttl frees the lock.
+        """
+        leases, hold = self._leases, self._hold
+        attempt = leases.begin_release(hold)
+        if attempt is None:
+            return False
+        now = clock.monotonic()
+        try:
+            freed = self._driver.run(
+                release_steps(self._observations, attempt, now, now + RETRY_FOR)
+            )
+        except HoldfastError:
+            raise
+        except BaseException:
+            self._driver.undo((attempt,))
+            raise
+        leases.finish_release(hold, freed)
+        return freed
+
+    def hand_over(self, *, ttl: Seconds | None = None) -> str:
+        """Give it up for whoever brings the returned ticket to `take()`, with a new fence.
+
+        It is no longer ours from here on, whatever happens. If nobody comes within `ttl`
+        (by default the lease's own), the lock is free.
+        """
+        leases, hold = self._leases, self._hold
+        leases.check_renewable(hold)
+        leases.check_may_end(hold)
+        attempt, ticket = hand_over_ticket(hold, ttl)
+        leases.begin_hand_over(hold)
+        until = clock.monotonic() + RETRY_FOR
+        try:
+            self._driver.run(offer_steps(self._observations, attempt, until))
+        except BaseException:
+            self._driver.undo((attempt,))
+            raise
+        leases.ended(hold, "Handed over")
+        return ticket
+
+    def __enter__(self) -> Lease:
+        self.check()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        try:
+            self.release()
+        except HoldfastError as trouble:
+            # The work was protected to its end; only the lock stays until its ttl.
+            self._leases.sinks.emit(StoreTrouble(self.key, str(trouble), "release", again=False))
+        if not any(exc) and self._hold.state == "lost":
+            self.check()
+
+    # --- what it tells ----------------------------------------------------------------------
+
+    def _new_event(self) -> threading.Event:
+        return threading.Event()
+
+    def _set_event(self, event: threading.Event) -> None:
+        event.set()
+
+    def _call(self, callback: Callable[..., Any]) -> None:
+        call = functools.partial(_call_back, callback, self)
+        try:
+            self._leases.callbacks.run(call)
+        except RuntimeError:  # no thread to be had; whoever tells of the lease goes on
+            key = printable(self.key)
+            logger.exception("A callback of the lease on %s could not be called", key)
+
+
+def _call_back(callback: Callable[[Lease], Any], lease: Lease) -> None:
+    try:
+        callback(lease)
+    except Exception:
+        logger.exception("A callback of the lease on %s failed", printable(lease.key))
+
+
+class Leases(LeasesBase[Lease]):
+    """Several leases, acquired together: a sequence in the order in which they were asked
+    for, and a context manager that releases them all. `leases["key"]` works too."""
+
+    def release(self) -> None:
+        """Give them all back."""
+        self._each(lambda lease: lease.release())
+
+    def __enter__(self) -> Leases:
+        self.check()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._each(lambda lease: lease.__exit__(*exc))
+
+    def _each(self, call: Callable[[Lease], object]) -> None:
+        """For all of them, though one fails or we are interrupted or cancelled; then say so."""
+        trouble: BaseException | None = None
+        for lease in reversed(self._leases):
+            try:
+                call(lease)
+            except BaseException as exc:
+                trouble = graver(trouble, exc)
+        if trouble is not None:
+            raise trouble

@@ -1,0 +1,166 @@
+"""What callers ask for, checked, as the attempts and terms that the core's steps work on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from os import urandom
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from holdfast.api import options
+from holdfast.api.options import Seconds
+from holdfast.core.acquiring import Terms, patience_for, queues_at_once
+from holdfast.core.commands import Claim, Offer, Renew, Take
+from holdfast.core.contract import Facts
+from holdfast.core.holds import Attempt, Care, Hold
+from holdfast.core.records import SECOND, Micros
+from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES
+from holdfast.core.waiting import BoundedWait
+from holdfast.errors import BadKey, BadOption, BadTicket
+from holdfast.runtime import clock
+
+if TYPE_CHECKING:
+    from holdfast.core.tickets import Kind, Ticket
+
+NO_NOTE: dict[str, Any] = {}  # one for all: nobody changes a note that was given
+_numbers = count(1)  # of the attempts of this process
+
+
+class Requests:
+    """Checks what callers say to one client, and fills in what they leave out."""
+
+    def __init__(
+        self,
+        facts: Facts,
+        check_usable: Callable[[], None],
+        *,
+        owner: str | None,
+        ttl: Seconds,
+        store_patience: Seconds,
+    ) -> None:
+        self._facts = facts
+        self._max_key_bytes = facts.max_key_bytes
+        self._check_usable = check_usable
+        self.owner = options.default_owner() if owner is None else options.check_owner(owner)
+        self.ttl = options.check_ttl(ttl)
+        self.store_patience: Micros = options.micros(store_patience, "store_patience")
+        # The terms of most calls are made only once.
+        self._waits = Terms(store_patience=self.store_patience)
+        self._tries = Terms(0, store_patience=self.store_patience)
+
+    def key(self, key: str) -> str:
+        """A key, for a call that looks or rules."""
+        self._check_usable()
+        return options.check_key(key, self._max_key_bytes)
+
+    def claim(
+        self, key: str, ttl: Seconds | None, mode: str | None, limit: int | None,
+        owner: str | None, note: dict[str, Any] | None, terms: Terms,
+    ) -> Attempt:  # fmt: skip
+        """A claim with a token of its own."""
+        key = self.key(key)
+        drawn = urandom(TOKEN_BYTES + BEAT_BYTES).hex()
+        checked_mode, checked_limit = options.check_mode(mode, limit)
+        checked_ttl = self.ttl if ttl is None else options.check_ttl(ttl)
+        scripted = self._facts.scripted
+        # Said here where it is usual, it saves `acquire_steps` a copy.
+        queue = scripted and queues_at_once(terms, scripted)
+        claim = Claim(
+            drawn[: 2 * TOKEN_BYTES],
+            self.owner if owner is None else options.check_owner(owner),
+            checked_mode,
+            checked_ttl,
+            checked_limit,
+            NO_NOTE if note is None else options.check_note(note),
+            queue,
+            patience_for(checked_ttl, 0, scripted) if queue else 0,
+        )
+        return Attempt(key, claim, drawn[2 * TOKEN_BYTES :], number=next(_numbers))
+
+    def terms(
+        self, timeout: Seconds | None, fair: bool | None, keep: bool, max_hold: Seconds | None
+    ) -> Terms:
+        """How a claim waits, and how its lease is looked after."""
+        if fair is None and keep is True and max_hold is None:
+            if timeout is None:
+                return self._waits
+            if timeout == 0 and options.is_plain(timeout):
+                return self._tries
+        return Terms(
+            None if timeout is None else options.micros(timeout, "timeout"),
+            options.check_fair(fair),
+            self.store_patience,
+            self.care(keep, max_hold),
+        )
+
+    def care(self, keep: bool, max_hold: Seconds | None) -> Care:
+        """How a lease is to be looked after."""
+        options.check_switch(keep, "keep")
+        bound = None if max_hold is None else options.micros(max_hold, "max_hold")
+        return Care(keep, bound)
+
+    def wait(self, key: str, timeout: Seconds | None) -> BoundedWait:
+        """A wait for a lock, without a claim to it."""
+        return BoundedWait(
+            self.key(key),
+            self.owner,
+            None if timeout is None else options.micros(timeout, "timeout"),
+            self.store_patience,
+            clock.monotonic(),
+        )
+
+    def join(self, ticket: str, keep: bool, max_hold: Seconds | None) -> tuple[Attempt, Care]:
+        """What a share ticket asks for, and how the lease is looked after: by another party too."""
+        read = self._unsealed("share", ticket)
+        care = replace(self.care(keep, max_hold), may_release=read.may_release, joined=True)
+        return Attempt(read.key, Renew(read.token), number=next(_numbers)), care
+
+    def take(
+        self, ticket: str, owner: str | None, ttl: Seconds | None, note: dict[str, Any] | None
+    ) -> Attempt:
+        """What a hand-over ticket asks for."""
+        read = self._unsealed("hand-over", ticket)
+        return Attempt(
+            read.key,
+            Take(
+                read.token,
+                urandom(TOKEN_BYTES).hex(),
+                self.owner if owner is None else options.check_owner(owner),
+                read.ttl if ttl is None else options.check_ttl(ttl),
+                None if note is None else options.check_note(note),
+            ),
+            number=next(_numbers),
+        )
+
+    def _unsealed(self, kind: Kind, ticket: str) -> Ticket:
+        """What a ticket says. Its checksum is no seal: whoever passed it on may have changed it."""
+        from holdfast.core.tickets import unseal
+
+        self._check_usable()
+        read = unseal(kind, ticket)
+        try:
+            options.check_key(read.key, self._max_key_bytes)
+            options.check_ttl(read.ttl / SECOND)
+        except (BadKey, BadOption):
+            raise BadTicket from None
+        return read
+
+
+def hand_over_ticket(hold: Hold, ttl: Seconds | None) -> tuple[Attempt, str]:
+    """What a hand-over asks of the store, and the ticket for the next party."""
+    from holdfast.core.tickets import Ticket, seal
+
+    wait = hold.ttl if ttl is None else options.check_ttl(ttl)
+    ticket = Ticket(hold.key, urandom(TOKEN_BYTES).hex(), hold.fence, hold.ttl)
+    attempt = Attempt(hold.key, Offer(hold.token, ticket.token, wait), touched=True)
+    return attempt, seal("hand-over", ticket)
+
+
+def share_ticket(hold: Hold, *, release: bool) -> str:
+    """A ticket for a second party."""
+    from holdfast.core.tickets import Ticket, seal
+
+    ticket = Ticket(hold.key, hold.token, hold.fence, hold.ttl, release)
+    return seal("share", ticket)

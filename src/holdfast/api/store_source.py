@@ -1,0 +1,82 @@
+"""Which store `connect()` opens when it is not told."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from holdfast.errors import Misconfigured
+from holdfast.stores.base import Store
+from holdfast.stores.registry import open_store
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+L = TypeVar("L")
+
+URL_VARIABLE = "HOLDFAST_URL"
+
+
+class _Default:
+    def __repr__(self) -> str:
+        return f"${URL_VARIABLE} or the embedded store"
+
+
+DEFAULT: Final = _Default()
+# A URL, an open store, None, or an object that a store can be opened on (an Engine, ...).
+StoreSource: TypeAlias = Any
+
+
+def connect_to(place: StoreSource, options: dict[str, Any], make: Callable[[Store], L]) -> L:
+    """A client of a store; if it cannot be made, a store opened for it is closed again."""
+    store = open_source(place, options)
+    try:
+        return make(store)
+    except BaseException:
+        if store is not place:
+            store.close()
+        raise
+
+
+def open_source(place: StoreSource, options: dict[str, Any]) -> Store:
+    """Open a store: the one given, $HOLDFAST_URL, or the embedded SQLite file.
+
+    None switches locking off (`null://`).
+    """
+    if place is None:
+        return open_store("null://", **options)
+    if not isinstance(place, _Default):
+        return open_store(place, **options)
+    url = os.environ.get(URL_VARIABLE)
+    if url:
+        return open_store(url, **options)
+    path = _made(embedded_path())
+    from holdfast.stores.sqlite import SQLiteStore
+
+    return SQLiteStore.at(path, **options)
+
+
+def _made(path: Path) -> Path:
+    try:
+        # Of this user alone: who can read the file sees tokens, and can keep it locked.
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise Misconfigured(
+            f"The embedded store cannot be made at {path} ({exc.strerror}): set {URL_VARIABLE}."
+        ) from exc
+    return path
+
+
+def embedded_path() -> Path:
+    """Where the embedded store is: one per user and machine."""
+    from pathlib import Path
+
+    state = os.environ.get("XDG_STATE_HOME")
+    try:
+        home = Path(state) if state else Path.home() / ".local" / "state"
+    except RuntimeError as exc:  # a user id without a home, as in some containers
+        raise Misconfigured(
+            f"There is no home directory for the embedded store: set {URL_VARIABLE}."
+        ) from exc
+    return home / "holdfast" / "locks.db"

@@ -1,0 +1,56 @@
+"""Waiting until nobody holds a lock, without a claim to it.
+
+Who only watches takes no place in the queue and wakes nobody up. It looks, sleeps until the
+store says that the key may have changed or until a holder may have run out, and looks again.
+A store's push tells of every release that leaves a lock free; for the rest there is a look
+now and then, ever more rarely: work that has run for an hour may be noticed a little late.
+"""
+
+from __future__ import annotations
+
+from holdfast.core.acquiring import LOOK_AGAIN_UNQUEUED, SHORTEST_WAIT
+from holdfast.core.effects import Emit, Steps, Wait
+from holdfast.core.listing import LockView, show_view
+from holdfast.core.observations import Observations, View
+from holdfast.core.records import SECOND, Micros
+from holdfast.core.steps import look_steps
+from holdfast.core.waiting import BoundedWait
+from holdfast.errors import OutcomeUnknown, Unavailable
+
+# A look again comes after this part of the time waited so far, within bounds.
+PART_OF_WAIT = 10
+LOOK_AGAIN_AT_LAST: Micros = 10 * SECOND
+# Nobody in the queue has this token, so a watcher is woken when anyone may come.
+WATCHER = "watcher"
+
+
+def wait_until_free_steps(observations: Observations, wait: BoundedWait) -> Steps[LockView]:
+    """The lock as it was seen free; `Busy` or `AcquireTimeout` if it was not in time."""
+    while True:
+        try:
+            view = yield from look_steps(observations, wait.key)
+        except (Unavailable, OutcomeUnknown) as trouble:
+            yield from wait.ride_out_steps(trouble, trouble, "look at")
+            continue
+        wait.trouble_since = None
+        seen = show_view(observations, wait.key, view)
+        if not seen.holders:
+            return seen
+        yield from _sleep_steps(observations, wait, view, seen)
+
+
+def _sleep_steps(
+    observations: Observations, wait: BoundedWait, view: View, seen: LockView
+) -> Steps[None]:
+    now = view.got
+    frees_at = max(
+        observations.dead_from(wait.key, holder, view.now, now) for holder in seen.holders
+    )
+    yield from Emit(wait.waiting(seen.holders, (), 0, now, frees_at))
+    if wait.out_of_time(now):
+        raise wait.not_free(seen.holders, 0)
+    pause = min(max(LOOK_AGAIN_UNQUEUED, (now - wait.started) // PART_OF_WAIT), LOOK_AGAIN_AT_LAST)
+    wakes_at = min(now + pause, frees_at)
+    if wait.ends_at is not None:
+        wakes_at = min(wakes_at, wait.ends_at)
+    yield from Wait(wait.key, view.version, WATCHER, max(SHORTEST_WAIT, wakes_at - now))

@@ -1,0 +1,40 @@
+"""Where a client's events go: to any number of sinks, of which the log is one.
+
+A sink is a function that takes an event. It is called in whatever thread the event happens, and
+the keeper waits for it too, so it should not take long. One that fails is logged, and harms
+neither the lock nor the other sinks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from holdfast.core.events import Event
+from holdfast.observe.log import log_event, logger
+
+Sink: TypeAlias = Callable[[Event], None]
+
+
+class Sinks:
+    """The sinks of one client."""
+
+    __slots__ = ("_others", "_sinks")
+
+    def __init__(self, sinks: Sequence[Sink] = ()) -> None:
+        self._others = bool(sinks)
+        self._sinks: tuple[Sink, ...] = (log_event, *sinks)
+
+    def listening(self) -> bool:
+        """Whether somebody wants to know of what happens every day: events of ordinary work are
+        not even made for nobody."""
+        return self._others or logger.isEnabledFor(logging.INFO)
+
+    def emit(self, event: Event) -> None:
+        """Tell all of them."""
+        for sink in self._sinks:
+            try:
+                sink(event)
+            except Exception:
+                logger.exception("A listener of Holdfast events failed")

@@ -1,0 +1,249 @@
+"""The leases that a client has in use, from the grant to their end.
+
+The keeper renews them and says what becomes of them; here each lease is told first, and then
+whoever listens to the client's events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast.core import events
+from holdfast.core.commands import Claim, Free, Take
+from holdfast.core.events import Reason
+from holdfast.core.holds import NO_BEAT, Attempt, Hold
+from holdfast.core.observations import Observations
+from holdfast.core.records import Holder, Mode, anonymous
+from holdfast.core.renewing import renew_many_steps, renew_steps
+from holdfast.errors import AcquireTimeout, Busy, HoldfastError, LeaseLost, UsageError
+from holdfast.observe.sinks import Sinks
+from holdfast.runtime import clock
+from holdfast.runtime.driver import Driver
+from holdfast.runtime.giving_back import GivingBack
+from holdfast.runtime.keeper_thread import KeeperThread
+from holdfast.runtime.pool import DaemonPool
+
+CALLBACK_THREADS = 4
+
+
+class LeasesInUse:
+    """Looks after the holds of one client, and knows how each of them ended."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        observations: Observations,
+        sinks: Sinks,
+        check_usable: Callable[[], None],
+        beats_per_second: float | None,
+    ) -> None:
+        self._driver = driver
+        self._observations = observations
+        self._batch = observations.facts.batch
+        self._check_usable = check_usable
+        self.sinks = sinks
+        self.forked = False  # this process is a child of the one that made the client
+        self.callbacks = DaemonPool(CALLBACK_THREADS, "holdfast-callback")
+        self.keeper = KeeperThread(self.beat, self._batch, self, beats_per_second)
+        self._adopting: dict[str, Any] = {}  # leases of an acquire_all that still goes on
+
+    # --- begin ------------------------------------------------------------------------------
+
+    def started(self, attempt: Attempt) -> None:
+        """Somebody asks for a lock, or comes with a ticket."""
+        if self.sinks.listening():
+            owner, mode = _who(attempt)
+            self.sinks.emit(events.Started(attempt.key, owner, mode, attempt.number))
+
+    def gave_up(self, attempts: Sequence[Attempt], why: BaseException) -> None:
+        """These ended without a lease."""
+        if self.sinks.listening():
+            for attempt in attempts:
+                owner, _ = _who(attempt)
+                self.sinks.emit(events.GaveUp(attempt.key, owner, _reason(why), attempt.number))
+
+    def adopt(self, lease: Any, how: str, attempt: int = 0) -> None:
+        """Look after a new lease from now on."""
+        hold: Hold = lease.hold
+        self._check_usable()
+        self.keeper.add(hold)
+        if self.sinks.listening():
+            self.sinks.emit(
+                events.Acquired(
+                    hold.key, hold.owner, hold.fence, hold.holder.mode, hold.waited, how, attempt
+                )
+            )
+
+    def keep(self, lease: Any) -> None:
+        """Look after a lease in the middle of an acquire_all, which goes on."""
+        self._adopting[lease.hold.token] = lease
+        self.adopt(lease, "Acquired")
+
+    def kept(self, attempt: Attempt) -> Any:
+        """The lease that such an attempt has got."""
+        return self._adopting.pop(attempt.claimed)
+
+    def disown(self, attempts: Sequence[Attempt]) -> None:
+        """An acquire_all failed: end what it had got, which its `undo` then frees."""
+        for attempt in attempts:
+            lease = self._adopting.pop(attempt.claimed, None)
+            if lease is not None and self.keeper.end(lease.hold, "released"):
+                self.ended(lease.hold, "Gave back")
+
+    # --- is it ours -------------------------------------------------------------------------
+
+    def held(self, hold: Hold) -> bool:
+        """Whether this is surely ours at this moment."""
+        return hold.valid(clock.monotonic()) and not self.forked
+
+    def check_held(self, hold: Hold) -> None:
+        """Raise `LeaseLost` unless this is surely ours at this moment."""
+        if not self.held(hold):
+            why = self._why(hold)
+            raise LeaseLost(
+                f"The lease on {hold.key!r} is not yours: {why}.", key=hold.key, why=why
+            )
+
+    def check_may_end(self, hold: Hold) -> None:
+        """Raise unless its holder may end it."""
+        if not hold.care.may_release:
+            raise UsageError(
+                f"The lease on {hold.key!r} was joined without the right to end it: ask for a "
+                f"ticket from share(release=True)."
+            )
+
+    def check_renewable(self, hold: Hold) -> None:
+        """Raise unless it is surely ours, and its client can be used."""
+        self._check_usable()
+        self.check_held(hold)
+
+    def _why(self, hold: Hold) -> str:
+        if self.forked:
+            return "it belongs to the parent process"
+        if hold.state == "held":
+            return "it could not be renewed in time"
+        return hold.why or f"it was {hold.state}"
+
+    # --- end --------------------------------------------------------------------------------
+
+    def begin_release(self, hold: Hold) -> Attempt | None:
+        """End a hold. What is then to be done in the store; None: nothing."""
+        if self.forked or not self.keeper.end(hold, "released"):
+            return None
+        if not hold.care.may_release:
+            self.ended(hold, "Left")
+            return None
+        return Attempt(hold.key, Free(hold.token), next_beat=NO_BEAT, touched=True)
+
+    def finish_release(self, hold: Hold, freed: bool) -> None:
+        """Tell how the release went."""
+        if freed:
+            self.ended(hold, "Released")
+        else:
+            hold.was_gone()
+            self.lost(hold)
+
+    def begin_hand_over(self, hold: Hold) -> None:
+        """End a hold that is about to be offered to somebody else."""
+        if not self.keeper.end(hold, "handed over"):
+            self.check_held(hold)
+
+    def ended(self, hold: Hold, how: str) -> None:
+        """Tell that a hold ended by its holder's will."""
+        if self.sinks.listening():
+            held_for = clock.monotonic() - hold.acquired
+            self.sinks.emit(events.Released(hold.key, hold.owner, hold.fence, held_for, how))
+
+    def close(self) -> GivingBack:
+        """End all of them. What nobody else keeps alive is then given back."""
+        giving_back = GivingBack(self._driver, self.ended)
+        returned, left = self.keeper.close(giving_back)
+        for hold in (*returned, *left):
+            self._tell(hold, "lost")  # now: whoever works under it must stop
+        for hold in left:
+            self.ended(hold, "Left")
+        if not returned:
+            giving_back.done.set()
+        self.callbacks.close()
+        return giving_back
+
+    # --- beats, for the keeper --------------------------------------------------------------
+
+    def beat(self, holds: Sequence[Hold]) -> Sequence[Exception | None]:
+        """Renew these."""
+        outcomes: Sequence[Exception | None]
+        if len(holds) > 1 and self._batch > 1:
+            outcomes = self._beat_many(holds)
+        else:
+            outcomes = [self._beat_one(hold) for hold in holds]
+        for hold, outcome in zip(holds, outcomes, strict=True):
+            if outcome is not None and not isinstance(outcome, LeaseLost):
+                expected = isinstance(outcome, HoldfastError)
+                why = str(outcome) if expected else f"{type(outcome).__name__}: {outcome}"
+                self.sinks.emit(events.StoreTrouble(hold.key, why, "renew"))
+        return outcomes
+
+    def _beat_many(self, holds: Sequence[Hold]) -> Sequence[Exception | None]:
+        try:
+            return self._driver.run(renew_many_steps(self._observations, holds))
+        except Exception:  # one of them went wrong in an odd way: which?
+            return [self._beat_one(hold) for hold in holds]
+
+    def _beat_one(self, hold: Hold) -> Exception | None:
+        try:
+            self._driver.run(renew_steps(self._observations, hold))
+        except Exception as trouble:
+            return trouble
+        return None
+
+    # --- what the keeper tells (see keeper_thread.Listener) ---------------------------------
+
+    def in_danger(self, hold: Hold) -> None:
+        """Renewals have been failing."""
+        remaining = max(0, hold.deadline - clock.monotonic())
+        self.sinks.emit(events.InDanger(hold.key, hold.owner, hold.fence, remaining))
+        self._tell(hold, "danger")
+
+    def out_of_danger(self, hold: Hold) -> None:
+        """A renewal went through again."""
+        self.sinks.emit(events.OutOfDanger(hold.key, hold.owner, hold.fence))
+
+    def lost(self, hold: Hold) -> None:
+        """It is no longer ours. The lease is told first, then the log."""
+        self._tell(hold, "lost")
+        self.sinks.emit(events.Lost(hold.key, hold.owner, hold.fence, hold.why))
+
+    def wanted(self, hold: Hold) -> None:
+        """Somebody waits for it."""
+        waiters = tuple(anonymous(waiter) for waiter in hold.wanted)
+        self.sinks.emit(events.Wanted(hold.key, hold.owner, hold.fence, waiters))
+        self._tell(hold, "wanted")
+
+    def dropped(self, hold: Hold) -> None:
+        """Nobody refers to the lease any more."""
+        self.sinks.emit(events.Lost(hold.key, hold.owner, hold.fence, hold.why))
+
+    def evicted(self, key: str, holders: Sequence[Holder]) -> None:
+        """This client threw somebody out."""
+        self.sinks.emit(events.Evicted(key, tuple(anonymous(holder) for holder in holders)))
+
+    def _tell(self, hold: Hold, what: str) -> None:
+        if hold.signals is not None:
+            hold.signals.tell(what)
+
+
+def _who(attempt: Attempt) -> tuple[str, Mode]:
+    """Who asks, and for what. A joined lease is another party's, whose name is not known yet."""
+    command = attempt.command
+    if isinstance(command, Claim):
+        return command.owner, command.mode
+    return command.owner if isinstance(command, Take) else "", "exclusive"
+
+
+def _reason(why: BaseException) -> Reason:
+    if isinstance(why, AcquireTimeout):
+        return "timeout"
+    if isinstance(why, Busy):
+        return "busy"
+    return "error" if isinstance(why, Exception) else "interrupted"

@@ -1,0 +1,155 @@
+"""asyncio faces for stores that are written for threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from holdfast.core.commands import NOBODY, Command, Wake
+from holdfast.core.contract import Applied, Entry, Page, Version
+from holdfast.core.records import SECOND, Micros, Record
+from holdfast.runtime.pool import DaemonPool
+from holdfast.stores.base import AsyncStore, Outcome, Store
+from holdfast.stores.waiting.handles import NotifyingStore
+
+R = TypeVar("R")
+
+# How long a cancelled call may take to finish its write before it is left to the ttl.
+DRAIN_S = 5.0
+WORKERS = 8
+WAITERS = 256
+
+
+class ThreadedStore(AsyncStore):
+    """Runs every call in a thread of its own pool, never on the event loop.
+
+    A cancelled write goes on in its thread; the cancellation is passed on only when the
+    write has finished (or after a grace time), so that whoever undoes it comes after it.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.facts = store.facts
+        # Waiting takes threads too; they must not starve the calls that free a lock.
+        self._calls = DaemonPool(WORKERS, "holdfast-store")
+        self._waits = DaemonPool(WAITERS, "holdfast-wait")
+
+    async def load(self, key: str) -> Entry:
+        return await self._run(self._calls, partial(self._store.load, key))
+
+    async def swap(
+        self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
+    ) -> Outcome:
+        return await self._run(self._calls, partial(self._store.swap, key, version, record, wake))
+
+    async def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
+        return await self._run(self._calls, partial(self._store.scan, prefix, cursor, limit))
+
+    async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
+        if isinstance(self._store, NotifyingStore):
+            return await wait_for_notify(self._store, key, version, token, at_most)
+        call = partial(self._store.wait, key, version, token, at_most)
+        return await asyncio.wrap_future(self._waits.submit(call))
+
+    async def apply(self, key: str, command: Command, beat: str) -> Applied:
+        return await self._run(self._calls, partial(self._store.apply, key, command, beat))
+
+    async def setup(self) -> None:
+        await self._run(self._calls, self._store.setup)
+
+    async def close(self) -> None:
+        try:
+            await self._run(self._calls, self._store.close)
+        finally:
+            self._calls.close()
+            self._waits.close()
+
+    async def _run(self, pool: DaemonPool, call: Callable[[], R]) -> R:
+        future: Future[R] = pool.submit(call)
+        wrapped = asyncio.wrap_future(future)
+        try:
+            return await asyncio.shield(wrapped)
+        except asyncio.CancelledError:
+            await drain(wrapped, DRAIN_S)
+            raise
+
+
+async def drain(future: asyncio.Future[R], seconds: float) -> bool:
+    """Wait up to `seconds` for `future`, deferring cancellation.
+
+    Returns True if we were cancelled meanwhile."""
+    loop = asyncio.get_running_loop()
+    ends_at = loop.time() + seconds
+    cancelled = False
+    while not future.done() and loop.time() < ends_at:
+        try:
+            await asyncio.wait({future}, timeout=ends_at - loop.time())
+        except asyncio.CancelledError:
+            cancelled = True
+    if future.done() and not future.cancelled():
+        future.exception()  # looked at, so that asyncio does not complain about it
+    return cancelled
+
+
+async def finish(call: Coroutine[Any, Any, R]) -> R:
+    """A cancelled call goes on until it is done, so that whoever undoes it comes after."""
+    task = asyncio.ensure_future(call)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await drain(task, DRAIN_S)
+        task.cancel()
+        raise
+
+
+async def wait_for_notify(
+    store: NotifyingStore, key: str, version: Version, token: str, at_most: Micros
+) -> Entry | None:
+    """Sleep until the store rings, without a thread."""
+    loop, rung = asyncio.get_running_loop(), asyncio.Event()
+
+    def ring() -> None:
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(rung.set)
+
+    handle = store.sleep(key, version, token, ring)
+    try:
+        async with asyncio.timeout(at_most / SECOND):
+            await rung.wait()
+    except TimeoutError:
+        pass
+    finally:
+        store.unsleep(handle)
+    return handle.found
+
+
+class InlineStore(AsyncStore):
+    """For a store whose calls never block: they are made in place."""
+
+    def __init__(self, store: NotifyingStore) -> None:
+        self._store = store
+        self.facts = store.facts
+
+    async def load(self, key: str) -> Entry:
+        return self._store.load(key)
+
+    async def swap(
+        self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
+    ) -> Outcome:
+        return self._store.swap(key, version, record, wake)
+
+    async def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
+        return self._store.scan(prefix, cursor, limit)
+
+    async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
+        return await wait_for_notify(self._store, key, version, token, at_most)
+
+    async def setup(self) -> None:
+        self._store.setup()
+
+    async def close(self) -> None:
+        self._store.close()

@@ -1,0 +1,1 @@
+"""A module and its twin, for the test of the tool that makes twins."""
