@@ -13,7 +13,7 @@ SPARE = 64
 
 @contextmanager
 def no_descriptors(left: int = 0) -> Iterator[None]:
-    """Nothing more than `left` can be opened meanwhile; what somebody closes can be opened anew, by anybody."""
+    """No more than `left` can be opened meanwhile, and what somebody closes, by anybody."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     hoard = [os.open(os.devnull, os.O_RDONLY)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hoard[0] + SPARE, hard))
