@@ -60,7 +60,7 @@ def _blob(port: int, url_of_a_place: str) -> Site:
         head, question, options = url.partition("?")
         return open_store(f"{head}/{place}{question}{options}&timeout_s={timeout_s}")
 
-    return Site(port, through)
+    return Site(port, through, has_places=True)
 
 
 def _azure() -> Site:

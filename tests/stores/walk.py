@@ -16,18 +16,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from holdfast.core.contract import Entry
 from holdfast.core.records import SECOND, Holder
 from holdfast.errors import HoldfastError
 from tests.helpers import unique
-from tests.stores.lane import LATE, PATIENT_S, TTL_S, Lane, Site
+from tests.stores.lane import LATE, PATIENT_S, TTL_S, Direct, Lane, Lanes, Site
 from tests.stores.operations import OPERATIONS, Operation, beats_of, unlike, word_for
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 BUSY = 8  # how many times more patience clients have where the machine is too slow for them
 HANGS_S = 20.0  # who has not answered by then, though its time-out is shorter, never will
@@ -90,12 +94,12 @@ class Cell:
         fired = fault in IDLE or proxy.fired
         after = self.lane.look(operation.keys)
         self._compare(before, after, "")
-        await self._next_calls()
+        await self._next_calls(after)
         if fault in LATE:
             proxy.let_go()
             after = self.lane.look(operation.keys)
             self._compare(before, after, " a moment later")
-            await self._next_calls()
+            await self._next_calls(after)
         if self.returned:
             self._note(operation.wrong(self.result, after), "the answer is wrong: ")
             await self._tidy()
@@ -131,15 +135,15 @@ class Cell:
             elif word not in ("returned", "unknown") and done:
                 self._wrong(f"it was done{when}")
 
-    async def _next_calls(self) -> None:
+    async def _next_calls(self, after: dict[str, Entry]) -> None:
         """The client goes on as if nothing had happened."""
         lane, key = self.lane, self.operation.keys[0]
         try:
-            seen = await lane.run(lane.locks.show, key)
-            fences = [holder.fence for holder in lane.direct.load(key).record.holders]
-            self._note(unlike([one.fence for one in seen.holders], fences), "show, next: ")
-            lease = await lane.run(lane.locks.try_acquire, f"{key}/next", keep=False)
-            self._note(unlike(await lane.run(lease.release), True), "release, next: ")
+            loaded = await lane.run(lane.store.load, key)
+            self._note(unlike(loaded.record, after[key].record), "load, next: ")
+            if not self.returned:  # else there is something to be ended
+                lease = await lane.run(lane.locks.try_acquire, f"{key}/next", keep=False)
+                self._note(unlike(await lane.run(lease.release), True), "release, next: ")
         except Exception as trouble:
             self._wrong(f"the next call: {word_for(trouble)}")
 
@@ -201,7 +205,7 @@ Allowed = Callable[[str], frozenset[str]]  # which words an operation of this ki
 
 
 class Task(NamedTuple):
-    """What is walked by one lane: from this exchange on, to the last one if `on`."""
+    """One operation with the fault at one exchange; and at all that follow, if `on`."""
 
     operation: type[Operation]
     at: int
@@ -219,43 +223,54 @@ class Walk:
 
     def run(self, operations: Sequence[type[Operation]] = OPERATIONS) -> list[Seen]:
         """What came of every cell."""
+        with self._site.look(unique()) as direct:
+            kinds = [
+                one for one in operations if self._face in one.faces and one.fits(direct.store)
+            ]
+            if self._fault in LATE:
+                # They take so long that several work on the exchanges of one operation.
+                tasks = self._each(direct, self._count, kinds)
+            else:
+                tasks = [Task(kind, 1) for kind in kinds]
+            return self._each(direct, self._walk, tasks)
+
+    def _each(
+        self, direct: Direct, walk: Callable[[Lanes, T], Awaitable[list[R]]], things: Sequence[T]
+    ) -> list[R]:
+        """What all of these come to."""
+        todo, found = deque(things), list[R]()
+
+        async def work() -> None:
+            async with Lanes(self._site, self._face, self._fault, direct) as lanes:
+                while (thing := _taken(todo)) is not None:
+                    found.extend(await walk(lanes, thing))
+
         with ThreadPoolExecutor(WORKERS) as pool:
-            tasks = [task for found in pool.map(self._tasks_of, operations) for task in found]
-            return [seen for found in pool.map(self._walk, tasks) for seen in found]
+            for worker in [pool.submit(lambda: asyncio.run(work())) for _ in range(WORKERS)]:
+                worker.result()
+        return found
 
-    def _tasks_of(self, kind: type[Operation]) -> list[Task]:
-        """Who is late takes so long that each exchange gets a lane of its own."""
-        if self._face not in kind.faces or not self._fits(kind):
-            return []
-        last = asyncio.run(self._count(kind)) if self._fault in LATE else 0
-        return [Task(kind, at, on=False) for at in range(1, last + 1)] + [Task(kind, last + 1)]
-
-    def _fits(self, kind: type[Operation]) -> bool:
-        store = self._site.open(unique(), self._site.port, PATIENT_S)
-        try:
-            return kind.fits(store)
-        finally:
-            store.close()
-
-    async def _count(self, kind: type[Operation]) -> int:
-        async with self._lane(PATIENT_S) as lane:
+    async def _count(self, lanes: Lanes, kind: type[Operation]) -> list[Task]:
+        async with lanes.lane(BUSY * self._site.quick_s) as lane:
             cell = Cell(kind(lane), MOST_EXCHANGES)
             await cell.walk()
-            return cell.exchanges
+        alone = [Task(kind, at, on=False) for at in range(1, cell.exchanges + 1)]
+        return [*alone, Task(kind, cell.exchanges + 1)]
 
-    def _walk(self, task: Task) -> list[Seen]:
+    async def _walk(self, lanes: Lanes, task: Task) -> list[Seen]:
         if self._fault in LATE:
             with suppress(HoldfastError):  # also while all was to go well
-                seen = asyncio.run(self._walk_lane(task, self._site.quick_s))
+                seen = await self._walk_lane(lanes, task, self._site.quick_s)
                 if not any(one.wrongs for one in seen):
                     return seen
             # Perhaps the machine is busy, and what was not to be late was late, too.
-        return asyncio.run(self._walk_lane(task, BUSY * self._site.quick_s))
+            return await self._walk_lane(lanes, task, BUSY * self._site.quick_s)
+        return await self._walk_lane(lanes, task, PATIENT_S)
 
-    async def _walk_lane(self, task: Task, quick_s: float) -> list[Seen]:
+    async def _walk_lane(self, lanes: Lanes, task: Task, timeout_s: float) -> list[Seen]:
         seen: list[Seen] = []
         leftovers: list[Leftover] = []
-        async with self._lane(quick_s) as lane:
+        async with lanes.lane(timeout_s) as lane:
             for at in range(task.at, MOST_EXCHANGES):
                 cell = Cell(task.operation(lane), at)
                 fired = await cell.walk()
@@ -270,10 +285,9 @@ class Walk:
                 seen += await left.look_again(lane)
         return seen
 
-    @asynccontextmanager
-    async def _lane(self, quick_s: float) -> AsyncIterator[Lane]:
-        lane = Lane(self._site, self._face, self._fault, quick_s)
-        with lane.proxy:
-            await lane.connect(warm=True)
-            yield lane
-            await lane.close()
+
+def _taken(todo: deque[T]) -> T | None:
+    try:
+        return todo.popleft()
+    except IndexError:
+        return None
