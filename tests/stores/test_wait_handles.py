@@ -17,6 +17,7 @@ from holdfast.stores.waiting import herd as crowds
 from holdfast.stores.waiting.handles import WaitHandle, Wakeups, glimpse, lets_in
 from holdfast.stores.waiting.herd import HerdDamper
 from holdfast.stores.waiting.poller import Naps, Poller
+from tests.helpers import until
 
 
 def handle(token: str = "t", version: int | None = 1, key: str = "k") -> WaitHandle:
@@ -193,3 +194,46 @@ def test_a_store_in_trouble_is_not_looked_at_more_often() -> None:
         poller.discard(one)
     poller.close()
     assert 2 < len(looks) < 40
+
+
+def test_a_look_that_fails_in_an_unknown_way() -> None:
+    """Whoever sleeps is let look for themselves; and the next look comes all the same."""
+    looks: list[float] = []
+
+    def turns(keys: object) -> dict[str, object]:
+        looks.append(time.monotonic())
+        raise OSError(24, "Too many open files")
+
+    poller = Poller(turns, lets_in, Naps(first_s=0.01, longest_s=0.05))
+    for _ in range(3):
+        rung = threading.Event()
+        one = WaitHandle("k", 1, "t", rung.set)
+        poller.add(one)
+        assert rung.wait(5)
+        poller.discard(one)
+    poller.close()
+    assert len(looks) >= 3
+
+
+class End(BaseException):
+    """What ends a thread whatever it does."""
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_poller_whose_thread_ended() -> None:
+    """The next one who sleeps starts another."""
+    looks: list[float] = []
+
+    def turns(keys: object) -> dict[str, object]:
+        looks.append(time.monotonic())
+        if len(looks) == 1:
+            raise End
+        return {}
+
+    poller = Poller(turns, lets_in, Naps(first_s=0.01, longest_s=0.05))
+    first, second = handle(), handle()
+    poller.add(first)
+    until(lambda: looks and not poller._running)
+    poller.add(second)
+    until(lambda: len(looks) >= 2)
+    poller.close()

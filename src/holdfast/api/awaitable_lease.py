@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Coroutine, Generator
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.errors import UsageError
@@ -74,12 +73,7 @@ class Acquiring(Coroutine[Any, Any, L]):
             raise
         return self._got
 
-    def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> Coroutine[Any, Any, None]:
+    def __aexit__(self, *exc: object) -> Coroutine[Any, Any, None]:
         assert self._got is not None
         self._entered = False
-        return self._got.__aexit__(exc_type, exc, trace)
+        return self._got.__aexit__(*exc)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 from holdfast.api.lease_base import LeaseBase, LeasesBase, graver
@@ -102,18 +101,13 @@ class Lease(LeaseBase[threading.Event]):
         self.check()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         try:
             self.release()
         except HoldfastError as trouble:
             # The work was protected to its end; only the lock stays until its ttl.
             self._leases.sinks.emit(StoreTrouble(self.key, str(trouble), "release", again=False))
-        if exc_type is None and self._hold.state == "lost":
+        if not any(exc) and self._hold.state == "lost":
             self.check()
 
     # --- what it tells ----------------------------------------------------------------------
@@ -152,13 +146,8 @@ class Leases(LeasesBase[Lease]):
         self.check()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._each(lambda lease: lease.__exit__(exc_type, None, None))
+    def __exit__(self, *exc: object) -> None:
+        self._each(lambda lease: lease.__exit__(*exc))
 
     def _each(self, call: Callable[[Lease], object]) -> None:
         """Call this for every lease, even if one fails or we are interrupted; then raise."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import Any
 
 from holdfast.api.lease_base import LeaseBase, LeasesBase, graver
@@ -109,18 +108,13 @@ class Lease(LeaseBase[asyncio.Event]):
         self.check()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         try:
             await self.release()
         except HoldfastError as trouble:
             # The work was protected to its end; only the lock stays until its ttl.
             self._leases.sinks.emit(StoreTrouble(self.key, str(trouble), "release", again=False))
-        if exc_type is None and self._hold.state == "lost":
+        if not any(exc) and self._hold.state == "lost":
             self.check()
 
     # --- what it tells ----------------------------------------------------------------------
@@ -192,13 +186,8 @@ class Leases(LeasesBase[Lease]):
         self.check()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._each(lambda lease: lease.__aexit__(exc_type, None, None))
+    async def __aexit__(self, *exc: object) -> None:
+        await self._each(lambda lease: lease.__aexit__(*exc))
 
     async def _each(self, call: Callable[[Lease], Awaitable[object]]) -> None:
         """Call this for every lease, even if one fails or we are interrupted; then raise."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, cast
 
-from holdfast.errors import BadOption, BadURL, Misconfigured, MissingDriver
+from holdfast.errors import BadOption, BadURL, Misconfigured, MissingDriver, Unavailable
 from holdfast.stores.base import Store
+from holdfast.stores.shortage import ADVICE, out_of_descriptors
 from holdfast.stores.url import parse
 
 ENTRY_POINTS = "holdfast.stores"
@@ -84,6 +85,16 @@ def open_store(url: Any, **options: Any) -> Store:
             names = ", ".join(sorted(options))
             raise BadOption(f"This store is open already, too late for {names}.")
         return url
+    try:
+        return _opened(url, options)
+    except (OSError, ImportError, MissingDriver) as exc:
+        # A driver whose files cannot be opened now looks like one that is not installed.
+        if out_of_descriptors(exc):
+            raise Unavailable(ADVICE) from exc
+        raise
+
+
+def _opened(url: Any, options: dict[str, Any]) -> Store:
     if not isinstance(url, str):
         return _adopt(url, options)
     parsed = parse(url)

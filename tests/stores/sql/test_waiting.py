@@ -317,7 +317,7 @@ def test_pgbouncer_is_noticed(pooler: PgBouncer, caplog: pytest.LogCaptureFixtur
     with handle(store, "pooled", None):
         assert store._bell is not None
         for _ in range(1000):
-            if store._bell._deaf:
+            if store._bell.deaf:
                 break
             time.sleep(0.01)
         assert not store._bell.live

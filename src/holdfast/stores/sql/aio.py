@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -48,10 +47,12 @@ class AsyncSQLStore(AsyncStore):
             owned=owned,
             way=Loop(store.options.timeout_s),
         )
-        self._opened: weakref.WeakSet[Any] = weakref.WeakSet()  # the driver's connections
+        self._opened = OpenConnections()
         self._owned = owned
         if owned:
-            event.listen(engine.sync_engine, "connect", _remembering(self._opened))
+            event.listen(engine.sync_engine, "connect", self._opened.add)
+        # Also when nobody has closed it and it is collected, or the program ends.
+        weakref.finalize(self, self._opened.hang_up)
         self._ready_lock = asyncio.Lock()
 
     async def load(self, key: str) -> Entry:
@@ -89,12 +90,7 @@ class AsyncSQLStore(AsyncStore):
     def hang_up(self) -> None:
         """Close what the event loop did not close; it may be gone by now."""
         self._database.end()
-        for connection in list(self._opened):
-            try:
-                discard(connection)
-            except Exception:
-                with suppress(Exception):
-                    cut_off(connection)
+        self._opened.hang_up()
 
     # --- running queries --------------------------------------------------------------------
 
@@ -112,6 +108,44 @@ class AsyncSQLStore(AsyncStore):
                 self._store.ready = True
 
 
-def _remembering(opened: weakref.WeakSet[Any]) -> Callable[[Any, Any], None]:
-    """What an engine calls for a new connection. It must not keep the store (see `wires.py`)."""
-    return lambda _, record: opened.add(record.driver_connection)
+class OpenConnections:
+    """The driver's connections that were opened on event loops, to be closed without them.
+
+    They are kept here so that none is collected after the end of its loop: aiomysql's would then
+    complain that it cannot close itself. An engine and a finalizer refer to this, so it must not
+    keep the store.
+    """
+
+    def __init__(self) -> None:
+        self._loops: dict[Any, asyncio.AbstractEventLoop] = {}
+
+    def add(self, _: Any, record: Any) -> None:
+        """An engine calls this for a new connection."""
+        for connection in [known for known in self._loops if known.closed]:
+            self._loops.pop(connection, None)
+        self._loops[record.driver_connection] = asyncio.get_running_loop()
+
+    def hang_up(self) -> None:
+        """Close them all, whether their loops are still there or not."""
+        while self._loops:
+            connection, loop = self._loops.popitem()
+            if loop.is_running() and loop is not _running_loop():
+                with suppress(RuntimeError):  # it was closed just now
+                    loop.call_soon_threadsafe(_end, connection)
+            else:
+                _end(connection)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+def _end(connection: Any) -> None:
+    try:
+        discard(connection)
+    except Exception:
+        with suppress(Exception):
+            cut_off(connection)

@@ -8,10 +8,12 @@ How it works:
  2. A notification that comes between a waiter's look and its sleep is not lost: the last
     versions heard are remembered, and a sleeper that has seen less is rung at once.
  3. The bell is *live* from when it has heard itself. Behind a pooler in transaction mode
-    it never does (LISTEN belongs to a session), and then it stays silent for good.
+    it never does (LISTEN belongs to a session), and then it does not try again for a while.
  4. Only who goes to sleep while it is live relies on it; whoever slept before is polled
     for, and so is who goes to sleep right after, as its look may have been before. When it
     dies, its sleepers are polled for. So nobody waits for a bell that does not ring.
+ 5. Whatever ends it, it is tried again while somebody sleeps. And it needs nothing that others
+    have: where no further connection can be had, those who run statements keep theirs.
 """
 
 from __future__ import annotations
@@ -29,12 +31,14 @@ from typing import Any
 from holdfast.core.commands import ANYONE
 from holdfast.stores.sql.database import Database
 from holdfast.stores.sql.deadlines import sever
+from holdfast.stores.sql.dialect import Query
 from holdfast.stores.sql.postgres import PostgreSQLDialect, heard
 from holdfast.stores.waiting.handles import LastHeard, WaitHandle, Wakeups, started
 from holdfast.stores.waiting.herd import HerdDamper
 from holdfast.stores.waiting.poller import Poller
 
 PROBE_S = 3.0
+DEAF_FOR_S = 300.0  # so long it is not tried again where notifications do not get through
 # With nobody waiting the connection stays for a while, because a new one is not for free.
 LINGER_S = 20.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
@@ -54,7 +58,8 @@ class Bell:
         self._poller = poller
         self.live = False
         self._trusted_at = 0.0  # from when on, once it is live, who sleeps may rely on it
-        self._deaf = False  # notifications do not get through here
+        self._deaf_until = 0.0  # notifications do not get through here
+        self._told_deaf = False
         self._database = database
         self._dialect = dialect
         self._lock = threading.Lock()
@@ -63,6 +68,11 @@ class Bell:
         self._closed = threading.Event()
         self._listening: Any = None  # the driver's connection
 
+    @property
+    def deaf(self) -> bool:
+        """Whether notifications were found not to get through, a while ago at most."""
+        return time.monotonic() < self._deaf_until
+
     def add(self, handle: WaitHandle) -> None:
         """Ring this one; at once if it has missed something."""
         self.handles.add(handle)
@@ -70,7 +80,7 @@ class Bell:
             self._poller.add(handle)
         with self._lock:
             self._crowd.slept(handle)
-            start = not (self._running or self._deaf or self._closed.is_set())
+            start = not (self._running or self.deaf or self._closed.is_set())
             self._running = self._running or start
         if start and not started(self._run, "holdfast-listen"):
             self._running = False
@@ -113,32 +123,36 @@ class Bell:
 
     def _listen(self) -> None:
         """Listen until the connection breaks, nobody sleeps any more, or we are closed."""
-        wire = self._database.take()
+        wire = self._database.open_apart()
         try:
             self._listening = wire.driver_connection
-            self._database.part_with(wire)
-            self._listening.execute(f'LISTEN "{self._dialect.channel}"')
+            self._database.ask(wire, Query(f'LISTEN "{self._dialect.channel}"', shows=False))
             if self._hears_itself():
                 self._trusted_at = time.monotonic() + SETTLING_S
                 self.live = True
                 self._hear(self._ring, self._nobody_sleeps())
             elif not self._closed.is_set():
-                self._deaf = True
-                logger.warning(
-                    "%s: notifications do not get through (is this a pooler in transaction "
-                    "mode?); waiting by polling. ?wakeup=poll says so from the start.",
-                    self._database.place,
-                )
+                self._deaf_until = time.monotonic() + DEAF_FOR_S
+                self._tell_deaf()
         finally:
             self._listening = None
             with suppress(Exception):
                 wire.lent.close()
 
+    def _tell_deaf(self) -> None:
+        if not self._told_deaf:
+            self._told_deaf = True
+            logger.warning(
+                "%s: notifications do not get through (is this a pooler in transaction "
+                "mode?); waiting by polling. ?wakeup=poll says so from the start.",
+                self._database.place,
+            )
+
     def _hears_itself(self) -> bool:
         """Whether what is said on another connection arrives here."""
         word, said = f"probe {urandom(8).hex()}", list[str]()
-        ends_at = time.monotonic() + PROBE_S
         self._database.run(self._dialect.ring_queries(word))
+        ends_at = time.monotonic() + PROBE_S
         self._hear(said.append, lambda: word in said or time.monotonic() > ends_at)
         return word in said
 
@@ -208,6 +222,6 @@ class Bell:
 
     def _is_over(self) -> bool:
         with self._lock:
-            over = self._closed.is_set() or self._deaf or not self.handles.keys()
+            over = self._closed.is_set() or self.deaf or not self.handles.keys()
             self._running = not over
             return over

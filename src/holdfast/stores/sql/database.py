@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from sqlalchemy import Engine
@@ -10,7 +11,7 @@ from sqlalchemy import Engine
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.stores.sql.dialect import Answer, Dialect, Queries, Query
 from holdfast.stores.sql.engine import Options, place_of
-from holdfast.stores.sql.errors import Again, Broken, Doing, cause, is_foreign, trouble
+from holdfast.stores.sql.errors import Again, Broken, Doing, NoMore, cause, is_foreign, trouble
 from holdfast.stores.sql.talks import CursorTalk, Talk, glance_before_reading
 from holdfast.stores.sql.ways import Threads, Way
 from holdfast.stores.sql.wires import OwnWires, Wire, Wires
@@ -47,7 +48,7 @@ class Database:
         self._limits = way.limits(options.timeout_s)
         self._wires: Wires
         if owned:
-            self._wires = OwnWires(engine, way, self._welcome, options)
+            self._wires = OwnWires(engine, way, self._welcome, self._is_shortage, options)
         else:
             self._wires = Wires(engine.execution_options(isolation_level="AUTOCOMMIT"), way)
 
@@ -103,18 +104,24 @@ class Database:
 
     def take(self) -> Wire:
         """A connection; its errors are ours."""
+        return self._connected(self._wires.take)
+
+    def open_apart(self) -> Wire:
+        """A connection to keep for good, of which the pool knows nothing."""
+        return self._connected(self._wires.open_apart)
+
+    def _connected(self, connect: Callable[[], Wire]) -> Wire:
         if self._closed:
             raise Unavailable(f"{self.place}: the store was closed meanwhile.")
         try:
-            return self._wires.take()
+            return connect()
         except Exception as exc:
             if is_foreign(exc):
                 raise
             raise self.trouble(exc, "connecting")[0] from cause(exc)
 
-    def part_with(self, wire: Wire) -> None:
-        """Keep a connection for good; the pool forgets it."""
-        self._wires.part_with(wire)
+    def _is_shortage(self, exc: Exception) -> bool:
+        return not is_foreign(exc) and isinstance(self.trouble(exc, "connecting")[0], NoMore)
 
     def trouble(
         self, exc: Exception, doing: Doing, *, gone: bool = False
@@ -125,7 +132,7 @@ class Database:
     def _once(self, query: Query) -> Answer:
         wire = self.take()
         try:
-            answer = self._ask(wire, query)
+            answer = self.ask(wire, query)
         except BaseException as exc:
             if not isinstance(exc, Exception) or is_foreign(exc):
                 self._wires.drop(wire)  # an interrupt: who knows where the driver stands
@@ -140,7 +147,8 @@ class Database:
         self._wires.give_back(wire)
         return answer
 
-    def _ask(self, wire: Wire, query: Query) -> Answer:
+    def ask(self, wire: Wire, query: Query) -> Answer:
+        """Run a statement on this connection, within the time allowed."""
         with self._limits.on(wire.driver_connection):
             return wire.ask(query)
 
@@ -148,7 +156,7 @@ class Database:
         glances = self._wires.glances
         if self._engine.dialect.driver not in PSYCOPG:
             glance_before_reading(driver_connection, glances)
-            return CursorTalk(connection, self._engine.dialect)
+            return CursorTalk(connection, driver_connection, self._engine.dialect)
         from holdfast.stores.sql.libpq import PgTalk
 
         with self._limits.on(driver_connection):

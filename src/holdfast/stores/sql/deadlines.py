@@ -8,7 +8,6 @@ shut down, under the driver: the call that waits on it fails, as with any broken
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import threading
 import time
@@ -157,5 +156,8 @@ def cut_off(connection: Any) -> None:
 
 
 def _shut_down(fileno: int) -> None:
-    with socket.socket(fileno=os.dup(fileno)) as same:
+    same = socket.socket(fileno=fileno)  # not a copy: there may be no descriptor left for one
+    try:
         same.shutdown(socket.SHUT_RDWR)
+    finally:
+        same.detach()

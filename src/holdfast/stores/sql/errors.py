@@ -1,9 +1,20 @@
 """What a database's errors mean for a lock: surely not done, not known, or never will be.
 
-Two tables, one per family of databases, from the server's error code to what is to blame.
-An error that the *server* reports is about a statement that it did not carry out (each is
-a transaction of its own). A connection that breaks says nothing: what was being written
-then may be done or not.
+How it is decided:
+
+    what happened                                  connecting     reading   writing
+    the server refused the statement, with a code  the tables POSTGRES_CODES and MYSQL_CODES
+    the server ended the session (`ENDED`)         Unavailable    Broken    OutcomeUnknown
+    the connection broke, or no answer came        Unavailable    Broken    OutcomeUnknown
+    this process has no file descriptor left       NoMore         as above  as above
+    the driver cannot make sense of what it got    as above       Broken    OutcomeUnknown
+    an option or a value makes no sense            Misconfigured  always
+
+1. A code is about a statement that was not carried out: each is a transaction of its own. If
+   the session ended with it, that is not sure of a write.
+2. Whatever else fails once a write may have left is unknown. Only what cannot even be put into
+   bytes has surely not left.
+3. What was read and got lost (`Broken`) is asked again, once, on another connection.
 """
 
 from __future__ import annotations
@@ -27,6 +38,7 @@ from holdfast.errors import (
     StoreReadOnly,
     Unavailable,
 )
+from holdfast.stores.shortage import ADVICE, out_of_descriptors
 from holdfast.stores.url import redact
 
 Doing = Literal["connecting", "reading", "writing"]
@@ -52,6 +64,10 @@ class Locked(Unavailable):
 
 class Broken(Unavailable):
     """The connection broke before the answer came. Nothing was being written."""
+
+
+class NoMore(Unavailable):
+    """Another connection cannot be had at the moment; those that are open go on working."""
 
 
 class TableMissing(Misconfigured):
@@ -84,11 +100,15 @@ _READ_ONLY = Meaning(
     ends=True,
 )
 _FULL = Meaning(StoreFull, "Free some space on the database's disk.")
-_CROWDED = Meaning(Unavailable, "The server has no connection left for us.")
+_CROWDED = Meaning(NoMore, "The server has no connection left for us.")
+_NO_DESCRIPTORS = Meaning(NoMore, ADVICE)
 _AGAIN = Meaning(Again)
 _NOT_NOW = Meaning(Unavailable)
 _LOCKED = Meaning(Locked)
-_UNKNOWN = Meaning(OutcomeUnknown, ends=True)
+# The session is over. What it was doing then may be done or not.
+ENDED = Meaning(OutcomeUnknown, ends=True)
+# The server had ended the session before the statement came.
+_ENDED_BEFORE = Meaning(Again, ends=True)
 # Something between us and the server changed sessions under a prepared statement.
 _NOT_PREPARED = Meaning(Again, ends=True)
 
@@ -114,10 +134,10 @@ POSTGRES_CODES: Mapping[Code, Meaning] = {
     "53400": _NOT_NOW,
     "55P03": _LOCKED,
     "57014": _NOT_NOW,
-    "57P01": _UNKNOWN,
-    "57P02": _UNKNOWN,
+    "57P01": ENDED,
+    "57P02": ENDED,
     "57P03": _NOT_NOW,
-    "57P05": _UNKNOWN,
+    "57P05": ENDED,
 }
 
 # While connecting libpq has no code for us, only words. What is quoted in them is a host, a user or
@@ -134,6 +154,7 @@ _POSTGRES_WORDS: tuple[tuple[str, Code], ...] = (
 
 MYSQL_CODES: Mapping[Code, Meaning] = {
     1021: _FULL,
+    1026: ENDED,  # the log of COMMIT could not be written
     1040: _CROWDED,
     1041: _NOT_NOW,
     1044: _LOGIN,
@@ -141,7 +162,7 @@ MYSQL_CODES: Mapping[Code, Meaning] = {
     1049: _NO_DATABASE,
     1046: Meaning(Misconfigured, "Name the database in the URL: mysql://user@host/DATABASE"),
     1047: _NOT_NOW,  # Galera: this node is not ready
-    1053: _UNKNOWN,
+    1053: ENDED,
     1054: _OTHER_TABLE,
     1062: Meaning(AlreadyThere),
     1114: _FULL,
@@ -150,7 +171,7 @@ MYSQL_CODES: Mapping[Code, Meaning] = {
     1142: _NO_RIGHTS,
     1143: _NO_RIGHTS,
     1146: _NO_TABLE,
-    1180: _UNKNOWN,  # an error during COMMIT
+    1180: ENDED,  # an error during COMMIT
     1203: _CROWDED,
     1205: _LOCKED,
     1213: _AGAIN,
@@ -170,6 +191,7 @@ MYSQL_CODES: Mapping[Code, Meaning] = {
     3572: _NOT_NOW,
     3819: _OTHER_TABLE,
     4025: _OTHER_TABLE,
+    4031: _ENDED_BEFORE,  # wait_timeout was over
 }
 
 
@@ -198,7 +220,7 @@ def _postgres_broken(code: Code) -> bool:
 def _mysql_code(error: BaseException, doing: Doing) -> Code:
     if isinstance(error.__context__, ssl.SSLCertVerificationError):
         return "certificate"
-    code = error.args[0] if error.args else None
+    code = error.args[0] if error.args and "Error" in _kinds(error) else None
     return code if isinstance(code, int) and code else None
 
 
@@ -208,11 +230,12 @@ def _mysql_broken(code: Code) -> bool:
     return code in own or code in {1152, 1156, 1157, 1158, 1159, 1160, 1161, 1927}
 
 
-_KIND_WHEN_BROKEN: Mapping[Doing, type[HoldfastError]] = {
-    "connecting": Unavailable,
-    "reading": Broken,
-    "writing": OutcomeUnknown,
+_WHEN_BROKEN: Mapping[Doing, Meaning] = {
+    "connecting": Meaning(Unavailable, ends=True),
+    "reading": Meaning(Broken, ends=True),
+    "writing": Meaning(OutcomeUnknown, ends=True),
 }
+_MISTAKE = Meaning(Misconfigured, ends=True)
 
 POSTGRES = Diagnosis(
     {**POSTGRES_CODES, "config": Meaning(Misconfigured)}, _postgres_code, _postgres_broken
@@ -232,35 +255,54 @@ def trouble(
         full = "all connections of the pool are in use; make it larger with ?pool_size="
         return Unavailable(f"{place}: {full}"), False
     error = cause(exc)
-    code = diagnosis.code_of(error, doing)
     said = redact(str(error.args[-1] if error.args else error)).strip().splitlines()
     words = f"{place}: {said[0] if said else type(error).__name__}"
-    meaning = diagnosis.codes.get(code)
-    if meaning is not None and not (meaning is _UNKNOWN and doing != "writing"):
-        advised = f"{words.rstrip('.')}. {meaning.advice}" if meaning.advice else words
-        return meaning.kind(advised), gone or meaning.ends
-    if gone or meaning is _UNKNOWN or is_broken(exc, code, diagnosis, doing):
-        return _KIND_WHEN_BROKEN[doing](words), True
     if isinstance(error, RuntimeError) and "cryptography" in str(error):
         return MissingDriver(f"{words} (pip install 'holdfast[mysql]')"), True
-    return Misconfigured(words), True
+    meaning = meaning_of(exc, diagnosis, doing, gone=gone)
+    advised = f"{words.rstrip('.')}. {meaning.advice}" if meaning.advice else words
+    return meaning.kind(advised), gone or meaning.ends
+
+
+def meaning_of(exc: Exception, diagnosis: Diagnosis, doing: Doing, *, gone: bool) -> Meaning:
+    """The line and the column of the table above."""
+    code = diagnosis.code_of(cause(exc), doing)
+    told = diagnosis.codes.get(code)
+    if told is _ENDED_BEFORE:
+        return told
+    if told is not None and told is not ENDED and not (gone and doing == "writing"):
+        return told
+    if doing == "connecting" and told is None and out_of_descriptors(exc):
+        return _NO_DESCRIPTORS
+    if gone or told is not None or _is_broken(exc, code, diagnosis, doing):
+        return _WHEN_BROKEN[doing]
+    return _MISTAKE
 
 
 # What a driver says of an option that it does not know, or of a value that makes no sense.
 _MISTAKES = (TypeError, ValueError, RuntimeError)
+_OWN_MISTAKES = {"ProgrammingError", "DataError", "NotSupportedError"}
 
 
-def is_broken(exc: Exception, code: Code, diagnosis: Diagnosis, doing: Doing) -> bool:
-    """Whether this is about the connection and not about the statement."""
+def _is_broken(exc: Exception, code: Code, diagnosis: Diagnosis, doing: Doing) -> bool:
+    """Whether this is about the connection, or may be, and not about the statement."""
     if isinstance(exc, sa.DBAPIError) and exc.connection_invalidated:
         return True
-    kinds = {kind.__name__ for kind in type(cause(exc)).__mro__}
-    if "DatabaseError" in kinds or "InterfaceError" in kinds:  # the names of PEP 249
-        no_answer = code is None and not kinds.isdisjoint({"OperationalError", "InterfaceError"})
-        return no_answer or diagnosis.is_broken(code)
+    if code is not None:
+        return diagnosis.is_broken(code)
+    error = cause(exc)
+    kinds = _kinds(error)
+    if "Error" in kinds:  # of the driver's own: the names are those of PEP 249
+        return kinds.isdisjoint(_OWN_MISTAKES)
     if doing == "connecting":
-        return not isinstance(exc, _MISTAKES)
-    return isinstance(exc, (OSError, EOFError, sa.InvalidRequestError))
+        return not isinstance(error, _MISTAKES)
+    if doing == "writing":
+        return not isinstance(error, UnicodeEncodeError)
+    return isinstance(error, (OSError, EOFError, sa.InvalidRequestError))
+
+
+def _kinds(error: BaseException) -> set[str]:
+    return {kind.__name__ for kind in type(error).__mro__}
 
 
 def cause(exc: Exception) -> BaseException:

@@ -60,6 +60,11 @@ class PgTalk(Talk):
             self._pgconn.send_query_prepared(name, given)
         return Answer(self._rows(self._result()))
 
+    def is_closed_by_server(self) -> bool:
+        # Unasked, a server says that this is the end; or that a setting has changed, and then a new
+        # connection does no harm.
+        return self._poll is not None and bool(self._poll(0))
+
     def _prepare(self, sql: str) -> bytes | None:
         """The name of the prepared statement, if it is one by now."""
         if not self._direct or len(self._prepared) >= MOST_PREPARED:

@@ -27,13 +27,22 @@ class Talk(ABC):
     def ask(self, query: Query) -> Answer:
         """Run a statement."""
 
+    @abstractmethod
+    def is_closed_by_server(self) -> bool:
+        """Between statements: whether the server was seen to end the connection. What is found
+        out here need not be found out by a write, of which nobody would know whether it was
+        done."""
+
 
 class CursorTalk(Talk):
     """With any driver. A new cursor for each statement would cost a part of its time."""
 
-    def __init__(self, connection: Any, driver: Driver) -> None:
+    def __init__(self, connection: Any, driver_connection: Any, driver: Driver) -> None:
         self._cursor = connection.cursor()
         self._driver = driver
+        self._reader = getattr(driver_connection, "_reader", None)  # aiomysql's
+        sock = getattr(driver_connection, "_sock", None)  # PyMySQL's
+        self._poll = None if sock is None else poll_of(sock.fileno())
 
     def ask(self, query: Query) -> Answer:
         cursor = self._cursor
@@ -41,6 +50,12 @@ class CursorTalk(Talk):
         if query.shows:
             return Answer(cursor.fetchall())
         return Answer((), cursor.rowcount, getattr(cursor, "lastrowid", None) or 0)
+
+    def is_closed_by_server(self) -> bool:
+        # MySQL says nothing that it was not asked for, but for the end.
+        if self._reader is not None:
+            return bool(self._reader.at_eof())
+        return self._poll is not None and bool(self._poll(0))
 
 
 def glance_before_reading(connection: Any, glances: SpinWait | None) -> None:

@@ -36,6 +36,7 @@ RECYCLE_S = 1800
 TALK = "holdfast"
 
 Welcome = Callable[[Any, Any], Talk]  # for a new connection and the driver's own in it
+IsShortage = Callable[[Exception], bool]  # whether only another connection cannot be had now
 
 
 class Wire(ABC):
@@ -73,6 +74,10 @@ class OwnWire(Wire):
 
     def ask(self, query: Query) -> Answer:
         return self._talk.ask(query)  # type: ignore[no-any-return]
+
+    def is_closed_by_server(self) -> bool:
+        """Whether the server was seen to end it while it was idle."""
+        return self._talk.is_closed_by_server()  # type: ignore[no-any-return]
 
     def is_gone(self, exc: Exception, driver: Driver) -> bool:
         if not isinstance(exc, driver.loaded_dbapi.Error):
@@ -136,9 +141,11 @@ class Wires:
         """Nobody knows what state it is in."""
         wire.drop()
 
-    def part_with(self, wire: Any) -> None:
-        """It is none of the pool's any more."""
+    def open_apart(self) -> Wire:
+        """One that is none of the pool's."""
+        wire = self.take()
         wire.lent.detach()
+        return wire
 
     def close(self) -> None:
         """Let go of what is ours."""
@@ -158,7 +165,14 @@ class OwnWires(Wires):
     seen to wait before looking for wires once more. So nobody waits for one that is idle.
     """
 
-    def __init__(self, engine: Engine, way: Way, welcome: Welcome, options: Options) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        way: Way,
+        welcome: Welcome,
+        is_shortage: IsShortage,
+        options: Options,
+    ) -> None:
         super().__init__(engine, way)
         self._idle: list[OwnWire] = []
         self._waiters: deque[Waiter] = deque()
@@ -168,6 +182,7 @@ class OwnWires(Wires):
         self._closed = False
         self._broke_at = 0.0
         self._welcome = welcome
+        self._is_shortage = is_shortage
         self.glances = way.glances(_loosely(self._one_is_used))
         event.listen(engine, "connect", _loosely(self._connected))
 
@@ -176,7 +191,8 @@ class OwnWires(Wires):
             wire = self._pick_up() or self._open_or_wait()
             if wire is None:
                 continue
-            if wire.opened_at > max(self._broke_at, time.monotonic() - RECYCLE_S):
+            fresh = wire.opened_at > max(self._broke_at, time.monotonic() - RECYCLE_S)
+            if fresh and not wire.is_closed_by_server():
                 return wire
             self.drop(wire)
 
@@ -196,9 +212,11 @@ class OwnWires(Wires):
         wire.drop()
         self._make_room()
 
-    def part_with(self, wire: OwnWire) -> None:
+    def open_apart(self) -> OwnWire:
+        """A new one: whoever runs statements keeps theirs, also where no more can be had."""
+        wire = OwnWire(self._way.open(self.engine.raw_connection))
         wire.lent.detach()
-        self._make_room()
+        return wire
 
     def close(self) -> None:
         self._closed = True
@@ -243,11 +261,29 @@ class OwnWires(Wires):
                 self._opening += 1
         return self._open() if waiter is None else self._wait(waiter)
 
-    def _open(self) -> OwnWire:
+    def _open(self) -> OwnWire | None:
         try:
             return OwnWire(self._way.open(self.engine.raw_connection))
+        except Exception as exc:
+            if not self._is_shortage(exc):
+                raise
+            shortage = exc
         finally:
             self._make_room(opening=1)
+        return self._share(shortage)
+
+    def _share(self, shortage: Exception) -> OwnWire | None:
+        """Wait for one of those that are there, if there are any."""
+        with self._lock:
+            pool: Any = self.engine.pool
+            if self._closed or pool.checkedout() + self._opening <= 0:
+                raise shortage
+            waiter = self._way.waiter()
+            self._waiters.append(waiter)
+        try:
+            return self._wait(waiter)
+        except TimeoutError:
+            raise shortage from None
 
     def _wait(self, waiter: Waiter) -> OwnWire | None:
         try:

@@ -8,6 +8,7 @@ second and process once they have settled down.
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -23,6 +24,8 @@ LINGER_S = 2.0
 # Keys whose nap is over but for this part of it are asked for together.
 NEARLY = 0.4
 MOST_KEYS = 500
+
+logger = logging.getLogger("holdfast")
 
 # Asks the store about keys: what is to be seen of each that has a record.
 Turns = Callable[[Sequence[str]], Mapping[str, Any]]
@@ -101,12 +104,14 @@ class Poller:
     # --- the thread -------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while True:
-            keys = self._next_keys()
-            if keys is None:
-                return
-            if keys:
-                self._look(keys)
+        try:
+            while (keys := self._next_keys()) is not None:
+                if keys:
+                    self._look(keys)
+        except BaseException:
+            with self._changed:
+                self._running = False  # whoever sleeps next starts another thread
+            raise
 
     def _next_keys(self) -> list[str] | None:
         """The keys to look at now, or none after a nap. None: it is over."""
@@ -141,9 +146,11 @@ class Poller:
     def _look(self, keys: list[str]) -> None:
         try:
             seen = self._turns(keys)
-        except HoldfastError:
+        except Exception as exc:
             # The sleepers meet the same trouble, and report it, when they look themselves. A store
             # that has too much to do must not be asked the more often for it.
+            if not isinstance(exc, HoldfastError):
+                logger.exception("Looking for those who wait failed in an unknown way")
             for key in keys:
                 for handle in self.handles.handles(key):
                     handle.ring()

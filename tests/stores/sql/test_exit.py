@@ -1,0 +1,71 @@
+"""Programs that end, or go on, without closing their client: there is no noise about it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import holdfast
+from tests.stores.sql.servers import Server
+
+pytestmark = pytest.mark.timeout(90)
+
+INTERRUPTED = """
+async def main():
+    locks = aio.connect(sys.argv[1])
+    asyncio.get_running_loop().call_later(0.3, os.kill, os.getpid(), signal.SIGINT)
+    await locks.acquire("held")
+
+asyncio.run(main())
+"""
+
+DROPPED_LATER = """
+async def main():
+    locks = aio.connect(sys.argv[1])
+    async with locks.acquire("dropped", timeout=10):
+        return locks
+
+locks = asyncio.run(main())
+del locks
+gc.collect()
+"""
+
+STILL_THERE = """
+async def main():
+    locks = aio.connect(sys.argv[1])
+    async with locks.acquire("there", timeout=10):
+        return locks
+
+keep = sys.modules["keep"] = asyncio.run(main())
+"""
+
+ANOTHER_LOOP = """
+async def main():
+    async with locks.acquire("loops", timeout=10):
+        pass
+
+locks = aio.connect(sys.argv[1])
+asyncio.run(main())
+asyncio.run(main())
+"""
+
+PROGRAMS = {
+    "interrupted": INTERRUPTED,
+    "dropped later": DROPPED_LATER,
+    "still there": STILL_THERE,
+    "another loop": ANOTHER_LOOP,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_noise_about_a_client_that_was_not_closed(server: Server, name: str) -> None:
+    """Nothing is said of an event loop that is closed, and nothing else is ignored."""
+    program = f"import asyncio, gc, os, signal, sys\nfrom holdfast import aio\n{PROGRAMS[name]}"
+    command = [sys.executable, "-c", program, server.url()]
+    with holdfast.connect(server.url()) as locks, locks.acquire("held"):
+        run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert "Event loop is closed" not in run.stderr, run.stderr
+    assert "ignored" not in run.stderr, run.stderr
+    assert ("KeyboardInterrupt" in run.stderr) is (name == "interrupted")
