@@ -153,9 +153,7 @@ class KeeperThread:
         self._thread = thread
         try:
             thread.start()
-        except (
-            BaseException
-        ):  # no thread can be started, or an interrupt: the next call tries again
+        except BaseException:  # no thread, or an interrupt: the next call tries again
             if not thread.is_alive():
                 self._thread = None
             raise
