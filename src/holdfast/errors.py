@@ -127,6 +127,11 @@ class CorruptRecord(Misconfigured):
         self.key = key
 
 
+class CorruptClock(Misconfigured):
+    """The clock that a store keeps for all its clients cannot be read, and nobody can tell who
+    still holds a lock."""
+
+
 # --- not sure, or no longer -------------------------------------------------------------
 
 

@@ -7,6 +7,8 @@ import socket
 import sqlite3
 from typing import Any, NoReturn
 
+import pytest
+
 from holdfast.cli import codes
 from holdfast.cli.doctor import Examination
 from holdfast.errors import Unavailable
@@ -108,6 +110,15 @@ def test_doctor(holdfast: Program) -> None:
     page = holdfast("doctor").stdout
     assert "linearizable" in page
     assert "never put the file on a network file system" in page
+
+
+@pytest.mark.parametrize("url", ["user:s3cr3t@host", "//user:s3cr3t@host", ":s3cr3t@host/0"])
+def test_doctor_does_not_show_a_password(holdfast: Program, url: str) -> None:
+    """Not even of what is no URL."""
+    for args in (("doctor",), ("doctor", "--json"), ("ls", "--verbose")):
+        done = holdfast(*args, HOLDFAST_URL=url)
+        assert done.returncode != 0
+        assert "s3cr3t" not in done.stdout + done.stderr
 
 
 def test_doctor_finds_trouble(holdfast: Program) -> None:

@@ -1,27 +1,26 @@
-"""A process that has no file descriptor left.
+"""No file descriptor is left: how to tell, and what to say.
 
-Drivers report it in many ways, or say no more than that a connection is bad. So where the
-error itself does not tell, one is tried for.
+A process may have only so many files and connections open at a time. Drivers meet that limit
+in many places and report it in as many ways, often as something else.
 """
 
 from __future__ import annotations
 
-import errno
 import os
+from contextlib import suppress
+from errno import EMFILE, ENFILE
+
+from holdfast.errors import Unavailable
 
 ADVICE = (
-    "This process has no file descriptor left: raise its limit of open files (ulimit -n), or "
-    "let it close some."
+    "No file descriptor is left: close files and connections that are not needed, or raise the "
+    "limit of open files (`ulimit -n`)."
 )
-_CODES = frozenset({errno.EMFILE, errno.ENFILE})
+_CODES = (EMFILE, ENFILE)
 
 
-def out_of_descriptors(exc: BaseException) -> bool:
-    """Whether this failed because no file descriptor is left."""
-    return _is_told(exc) or _none_to_be_had()
-
-
-def _is_told(exc: BaseException | None) -> bool:
+def is_shortage(exc: BaseException | None) -> bool:
+    """Whether this error, or one that led to it, says that no descriptor is left."""
     seen: set[int] = set()
     while exc is not None and id(exc) not in seen:
         if isinstance(exc, OSError) and exc.errno in _CODES:
@@ -31,9 +30,26 @@ def _is_told(exc: BaseException | None) -> bool:
     return False
 
 
-def _none_to_be_had() -> bool:
+def has_room_for(count: int) -> bool:
+    """Whether this process can open so many descriptors at this moment."""
+    opened: list[int] = []
     try:
-        os.close(os.open(os.devnull, os.O_RDONLY))
-    except OSError as exc:
-        return exc.errno in _CODES
-    return False
+        while len(opened) < count:
+            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    finally:
+        for one in opened:
+            with suppress(OSError):
+                os.close(one)
+    return True
+
+
+def out_of_descriptors(exc: BaseException) -> bool:
+    """Whether this failed because no descriptor is left, though the error itself may not tell."""
+    return is_shortage(exc) or not has_room_for(1)
+
+
+def shortage(where: str) -> Unavailable:
+    """What to raise: nothing was done, and it may work later."""
+    return Unavailable(f"{where} cannot be opened. {ADVICE}")
