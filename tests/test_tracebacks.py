@@ -288,7 +288,7 @@ URLS = [
     f"redis://user:{PASSWORD}/x@host/0",
     f"user:{PASSWORD}@host",
     f"redis://host/0?password={PASSWORD}&nosuch=1",
-    f"postgresql://user:{PASSWORD}@127.0.0.1:1/db?nosuch=1",
+    f"postgresql://user:{PASSWORD}@127.0.0.1:1/db?wakeup=nosuch",
     f"sqlite:///tmp/x.db?password={PASSWORD}",
     f"s3://bucket/x?secret_access_key={PASSWORD}&nosuch=1",
     f"dynamodb://user:{PASSWORD}@nowhere/table",

@@ -1,7 +1,7 @@
-"""No file descriptor is left: how to tell, and what to say.
+"""A process that has no file descriptor left.
 
-A process may have only so many files and connections open at a time. Drivers meet that limit
-in many places and report it in as many ways, often as something else.
+Drivers report it in many ways, or say no more than that a connection is bad. So where the
+error itself does not tell, one is tried for.
 """
 
 from __future__ import annotations
@@ -13,10 +13,15 @@ from errno import EMFILE, ENFILE
 from holdfast.errors import Unavailable
 
 ADVICE = (
-    "No file descriptor is left: close files and connections that are not needed, or raise the "
-    "limit of open files (`ulimit -n`)."
+    "This process has no file descriptor left: raise its limit of open files (ulimit -n), or "
+    "let it close some."
 )
-_CODES = (EMFILE, ENFILE)
+_CODES = frozenset({EMFILE, ENFILE})
+
+
+def out_of_descriptors(exc: BaseException) -> bool:
+    """Whether this failed because no file descriptor is left."""
+    return is_shortage(exc) or not has_room_for(1)
 
 
 def is_shortage(exc: BaseException | None) -> bool:
@@ -36,18 +41,13 @@ def has_room_for(count: int) -> bool:
     try:
         while len(opened) < count:
             opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-    except OSError:
-        return False
+    except OSError as exc:
+        return exc.errno not in _CODES
     finally:
         for one in opened:
             with suppress(OSError):
                 os.close(one)
     return True
-
-
-def out_of_descriptors(exc: BaseException) -> bool:
-    """Whether this failed because no descriptor is left, though the error itself may not tell."""
-    return is_shortage(exc) or not has_room_for(1)
 
 
 def shortage(where: str) -> Unavailable:

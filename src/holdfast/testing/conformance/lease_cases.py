@@ -273,6 +273,22 @@ async def listing_shows_holders_and_waiters(world: World) -> None:
 
 
 @case
+async def listing_and_purging_take_every_prefix(world: World) -> None:
+    """A prefix that would mean something to a file system or in a URL means itself."""
+    locks = world.locks()
+    for prefix in (".", "..", "/", "//", "./", "../", "%", "\\", "?", "#"):
+        key = f"{prefix}{world.run}"
+        lease = await locks.acquire(key)
+        assert key in [lock.key for lock in await listed(locks.list(prefix))], prefix
+        assert [lock.key for lock in await listed(locks.holders(key))] == [key], prefix
+        await lease.release()
+        if world.facts.clock != "observed":  # without a clock nothing may be dropped
+            assert await locks.purge(key) == 0, prefix
+            assert await locks.purge(prefix) == 0, prefix
+        assert (await locks.show(prefix)).free, prefix
+
+
+@case
 async def listing_shows_no_dead_holder(world: World) -> None:
     """Who has run out is not shown as holding."""
     a, b, key = world.locks("a"), world.locks("b"), world.key()
