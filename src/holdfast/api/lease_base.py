@@ -142,15 +142,17 @@ class LeaseBase(Generic[E]):
 
     @property
     def ticket(self) -> str:
-        """A ticket with which a second party can keep this lease alive, but not release it."""
+        """A ticket with which a second party can keep this lease alive: `share()`."""
         return self.share()
 
     def share(self, *, release: bool = False) -> str:
         """Returns a ticket with which a second party can `join()` and keep this lease alive.
 
         Either side alone keeps the lease alive. A release by one side ends it for both, and the
-        other side learns of it at its next renewal. The joined party can release only if the
-        ticket was made with `release=True`.
+        other side learns of it at its next renewal. Without `release=True` the joined party's
+        `release()` only leaves, and its `hand_over()` is refused. That is a courtesy between
+        parties that trust each other; the store does not enforce it. A ticket is a secret: whoever
+        has it could also end the lease.
         """
         hold = self._hold
         self._leases.check_held(hold)
