@@ -37,7 +37,7 @@ class Site:
     port: int
     open: Callable[[str, int, float], Store]
     quick_s: float = 0.3  # a patience that is soon at its end
-    has_places: bool = False  # each lane needs one of its own, or listings become long
+    lists_all: bool = False  # a listing looks at all that is in the place
 
     @contextmanager
     def look(self, place: str) -> Iterator[Direct]:
@@ -107,11 +107,12 @@ class Lane:
 class Lanes:
     """Those of one event loop. They are used again where that can be."""
 
-    def __init__(self, site: Site, face: str, fault: str, direct: Direct) -> None:
+    def __init__(self, site: Site, face: str, fault: str, direct: Direct, place: str) -> None:
         self._site = site
         self._face = face
         self._fault = fault
         self._direct = direct
+        self._place = place
         self._kept: dict[float, Lane] = {}
         self._stack = AsyncExitStack()
 
@@ -122,9 +123,9 @@ class Lanes:
         await self._stack.aclose()
 
     @asynccontextmanager
-    async def lane(self, timeout_s: float) -> AsyncIterator[Lane]:
+    async def lane(self, timeout_s: float, *, lists: bool) -> AsyncIterator[Lane]:
         """One whose client has this patience."""
-        if self._site.has_places:
+        if lists and self._site.lists_all:
             place = unique()
             with self._site.look(place) as direct:
                 async with self._new(direct, place, timeout_s) as fresh:
@@ -132,7 +133,7 @@ class Lanes:
         else:
             lane = self._kept.pop(timeout_s, None)
             if lane is None:
-                new = self._new(self._direct, "", timeout_s)
+                new = self._new(self._direct, self._place, timeout_s)
                 lane = await self._stack.enter_async_context(new)
             yield lane
             self._kept[timeout_s] = lane  # if all went well

@@ -53,14 +53,14 @@ def _dynamodb() -> Site:
 
 
 def _blob(port: int, url_of_a_place: str) -> Site:
-    """A prefix for each place: a listing looks at all objects of a prefix."""
+    """A prefix for each place."""
 
     def through(place: str, port: int, timeout_s: float) -> Store:
         url = re.sub(r"(127\.0\.0\.1(?::|%3A))\d+", rf"\g<1>{port}", url_of_a_place)
         head, question, options = url.partition("?")
         return open_store(f"{head}/{place}{question}{options}&timeout_s={timeout_s}")
 
-    return Site(port, through, has_places=True)
+    return Site(port, through, lists_all=True)
 
 
 def _azure() -> Site:

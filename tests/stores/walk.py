@@ -94,12 +94,12 @@ class Cell:
         fired = fault in IDLE or proxy.fired
         after = self.lane.look(operation.keys)
         self._compare(before, after, "")
-        await self._next_calls(after)
+        await self._next_call(after)
         if fault in LATE:
             proxy.let_go()
             after = self.lane.look(operation.keys)
             self._compare(before, after, " a moment later")
-            await self._next_calls(after)
+            await self._next_call(after)
         if self.returned:
             self._note(operation.wrong(self.result, after), "the answer is wrong: ")
             await self._tidy()
@@ -135,13 +135,13 @@ class Cell:
             elif word not in ("returned", "unknown") and done:
                 self._wrong(f"it was done{when}")
 
-    async def _next_calls(self, after: dict[str, Entry]) -> None:
+    async def _next_call(self, after: dict[str, Entry]) -> None:
         """The client goes on as if nothing had happened."""
         lane, key = self.lane, self.operation.keys[0]
         try:
             loaded = await lane.run(lane.store.load, key)
             self._note(unlike(loaded.record, after[key].record), "load, next: ")
-            if not self.returned:  # else there is something to be ended
+            if not self.returned and self.operation.kind != "read":
                 lease = await lane.run(lane.locks.try_acquire, f"{key}/next", keep=False)
                 self._note(unlike(await lane.run(lease.release), True), "release, next: ")
         except Exception as trouble:
@@ -220,10 +220,11 @@ class Walk:
         self._face = face
         self._fault = fault
         self._allowed = allowed
+        self._place = unique()
 
     def run(self, operations: Sequence[type[Operation]] = OPERATIONS) -> list[Seen]:
         """What came of every cell."""
-        with self._site.look(unique()) as direct:
+        with self._site.look(self._place) as direct:
             kinds = [
                 one for one in operations if self._face in one.faces and one.fits(direct.store)
             ]
@@ -241,7 +242,7 @@ class Walk:
         todo, found = deque(things), list[R]()
 
         async def work() -> None:
-            async with Lanes(self._site, self._face, self._fault, direct) as lanes:
+            async with Lanes(self._site, self._face, self._fault, direct, self._place) as lanes:
                 while (thing := _taken(todo)) is not None:
                     found.extend(await walk(lanes, thing))
 
@@ -251,7 +252,7 @@ class Walk:
         return found
 
     async def _count(self, lanes: Lanes, kind: type[Operation]) -> list[Task]:
-        async with lanes.lane(BUSY * self._site.quick_s) as lane:
+        async with lanes.lane(BUSY * self._site.quick_s, lists=kind.lists) as lane:
             cell = Cell(kind(lane), MOST_EXCHANGES)
             await cell.walk()
         alone = [Task(kind, at, on=False) for at in range(1, cell.exchanges + 1)]
@@ -270,7 +271,7 @@ class Walk:
     async def _walk_lane(self, lanes: Lanes, task: Task, timeout_s: float) -> list[Seen]:
         seen: list[Seen] = []
         leftovers: list[Leftover] = []
-        async with lanes.lane(timeout_s) as lane:
+        async with lanes.lane(timeout_s, lists=task.operation.lists) as lane:
             for at in range(task.at, MOST_EXCHANGES):
                 cell = Cell(task.operation(lane), at)
                 fired = await cell.walk()

@@ -19,6 +19,7 @@ class Operation(ABC):
     name: ClassVar[str]
     kind: ClassVar[str]
     cold: ClassVar[bool] = False  # on a connection that has yet to be made
+    lists: ClassVar[bool] = False  # needs a place without other people's locks, where there are any
     faces: ClassVar[tuple[str, ...]] = ("sync", "async")
 
     def __init__(self, lane: Lane) -> None:

@@ -30,6 +30,7 @@ class ListAll(Show):
     """The same in a listing."""
 
     name = "list"
+    lists = True
 
     async def call(self) -> Any:
         return await self.lane.run(lambda: _listed(self.lane.locks.list(self.key)))
@@ -253,6 +254,7 @@ class Purge(Operation):
 
     name = "purge"
     kind = "purge"
+    lists = True
 
     def __init__(self, lane: Lane) -> None:
         super().__init__(lane)

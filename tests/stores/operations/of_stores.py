@@ -51,6 +51,7 @@ class ScanAll(Read):
     """Two records."""
 
     name = "scan"
+    lists = True
 
     def __init__(self, lane: Lane) -> None:
         super().__init__(lane)
