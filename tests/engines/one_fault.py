@@ -70,6 +70,7 @@ class OneFaultProxy(Proxy):
         self._fault: Fault | None = None
         self._at = 0
         self._lines: set[_Line] = set()
+        self._door: socket.socket | None = None  # None: nobody is let in
         self._let_go = asyncio.Event()
         self._late: set[_Line] = set()  # those with something that is late on its way
         self._calm = threading.Event()
@@ -109,15 +110,44 @@ class OneFaultProxy(Proxy):
 
     async def _heal(self) -> None:
         self._fault = None
-        if not self._server.is_serving():
-            self._server = await self._listen()
+        if self._door is None:
+            await self._open()
 
     async def _end_all(self, reset: bool) -> None:
         for line in list(self._lines):
             line.reset() if reset else line.client.transport.close()
 
-    async def _listen(self) -> asyncio.Server:
-        return await asyncio.start_server(self._join, sock=_bound(self.port))
+    # Not a server of asyncio's: that one forgets whom it has accepted while it was closed.
+    async def _open(self) -> None:
+        self._door = _bound(self.port)
+        self._door.setblocking(False)
+        self._door.listen(128)
+        self._loop.add_reader(self._door, self._accept)
+
+    def _shut(self) -> None:
+        if self._door is not None:
+            self._loop.remove_reader(self._door)
+            self._door.close()
+        self._door = None
+
+    def _accept(self) -> None:
+        assert self._door is not None
+        with suppress(OSError):  # whoever knocked has gone again
+            guest, _ = self._door.accept()
+            guest.setblocking(False)
+            self._tasks.add(self._loop.create_task(self._let_in(guest)))
+
+    async def _let_in(self, guest: socket.socket) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            reader, writer = await asyncio.open_connection(sock=guest)
+            if self._door is None:  # refused, after all
+                _Line(writer).reset()
+            else:
+                await self._join(reader, writer)
+        finally:
+            self._tasks.discard(task)
 
     def _fate(self) -> Fault | None:
         self.exchanges += 1
@@ -127,14 +157,11 @@ class OneFaultProxy(Proxy):
         return self._fault
 
     def _refuse(self) -> None:
-        self._server.close()
+        self._shut()
         for line in list(self._lines):
             line.reset()
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         line = _Line(writer)
         self._lines.add(line)
         try:
@@ -143,7 +170,6 @@ class OneFaultProxy(Proxy):
         except (OSError, asyncio.CancelledError):
             pass
         finally:
-            self._tasks.discard(task)
             self._lines.discard(line)
             self._arrived(line)
             for side in (writer, line.server):
