@@ -26,8 +26,8 @@ from holdfast.stores.redis.listen import (
     LONGEST_PAUSE_S,
     QUIET_S,
     Bells,
+    handle_for,
     logger,
-    sleeper_for,
 )
 from holdfast.stores.redis.pipeline import Pipeline
 from holdfast.stores.redis.routing import Question
@@ -98,15 +98,15 @@ class AsyncRedisStore(AsyncStore):
     async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
         """Sleep until the lock's channel says that it may be our turn."""
         loop = asyncio.get_running_loop()
-        rung = asyncio.Event()
-        timer = loop.call_later(at_most / SECOND, rung.set)
-        handle = sleeper_for(key, version, token, rung.set)
-        self._listener.sleep(handle)
+        notified = asyncio.Event()
+        timer = loop.call_later(at_most / SECOND, notified.set)
+        handle = handle_for(key, version, token, notified.set)
+        self._listener.register_wait(handle)
         try:
-            await rung.wait()
+            await notified.wait()
         finally:
             timer.cancel()
-            self._listener.unsleep(handle)
+            self._listener.cancel_wait(handle)
 
     async def setup(self) -> None:
         """Check the server, and repair the index."""
@@ -151,7 +151,7 @@ class AsyncListener:
         self._heard = False
         self._refused = False
 
-    def sleep(self, handle: WaitHandle) -> None:
+    def register_wait(self, handle: WaitHandle) -> None:
         """Ring this one."""
         request = self._bells.add(handle)
         if self._pipeline is not None:
@@ -159,7 +159,7 @@ class AsyncListener:
         if self._task is None:
             self._task = asyncio.ensure_future(self._run())
 
-    def unsleep(self, handle: WaitHandle) -> None:
+    def cancel_wait(self, handle: WaitHandle) -> None:
         """No longer."""
         self._bells.handles.discard(handle)
 
@@ -170,7 +170,7 @@ class AsyncListener:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        self._bells.handles.wake_all()
+        self._bells.handles.notify_all()
 
     async def _run(self) -> None:
         pause = FIRST_PAUSE_S
@@ -227,4 +227,4 @@ class AsyncListener:
         try:
             self._bells.looked(key, await self._look(key))
         except HoldfastError:
-            self._bells.ring(key)
+            self._bells.notify(key)
