@@ -194,7 +194,7 @@ def test_what_came_too_late_is_given_back_though_the_store_is_in_trouble(
     hold = play(acquire_steps(observations, attempt, Terms(), 0), answer)
     assert [type(command) for command in commands] == [Claim, Free, Free, Free, Claim]
     assert {command.token for command in commands[:4]} == {"first"}
-    assert told == ["StoreTrouble", "StoreTrouble"]
+    assert set(told) == {"StoreTrouble"}
     assert attempt.leftovers() == (hold.token,)
 
 
