@@ -20,7 +20,8 @@ from holdfast.core.records import SECOND, UNREADABLE, Micros
 from holdfast.errors import CorruptClock, Misconfigured
 from holdfast.runtime import clock
 from holdfast.stores.sqlite import system
-from holdfast.stores.sqlite.file import SQL, Connection
+from holdfast.stores.sqlite.protocol import SQL
+from holdfast.stores.sqlite.transport import Connection
 
 # The namespace in which a machine boots has the same number everywhere.
 MACHINES_OWN = "time:[4026531834]"
