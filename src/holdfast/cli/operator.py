@@ -43,8 +43,11 @@ def evict(ctx: click.Context, key: str, fence: int | None, yes: bool, json: bool
         try:
             holders = _holders(locks, key, fence)
         except CorruptRecord as corrupt:
+            if corrupt.newer:
+                raise
             return _replace_unreadable(locks, key, yes, corrupt)
         if not holders:
+            locks.evict(key, fence=NOBODYS_FENCE)  # in case its fence cannot grow any further
             which = "" if fence is None else f" with the fence {fence}"
             tell(f"nobody holds {key!r}{which}")
             return codes.NO
