@@ -35,14 +35,6 @@ NOT_COMPARED = (
 MUCH_OFFSET_S = 5.0
 
 
-class Trips(Struct, frozen=True):
-    """How long round trips took, in milliseconds."""
-
-    least: float
-    median: float
-    most: float
-
-
 class Check(Struct, frozen=True):
     """One thing that was tried."""
 
@@ -63,6 +55,14 @@ class Report(Struct, frozen=True):
     checks: tuple[Check, ...]
     clock_offset_s: float | None = None  # the store's clock minus this machine's
     facts: Facts | None = None
+
+
+class Trips(Struct, frozen=True):
+    """How long round trips took, in milliseconds."""
+
+    least: float
+    median: float
+    most: float
 
 
 @click.command()

@@ -250,26 +250,15 @@ def _warn_if_alone(locks: Locks) -> None:
 def _get(locks: Locks, request: RunRequest) -> Lease:
     if request.join is not None:
         return locks.join(request.join, max_hold=request.max_hold)
+    common: dict[str, Any] = {
+        "ttl": request.ttl, "owner": request.owner, "note": request.notes,
+        "max_hold": request.max_hold,
+    }  # fmt: skip
     if request.take is not None:
-        return locks.take(
-            request.take,
-            ttl=request.ttl,
-            owner=request.owner,
-            note=request.notes,
-            max_hold=request.max_hold,
-        )
+        return locks.take(request.take, **common)
     assert request.key is not None
-    return locks.acquire(
-        request.key,
-        ttl=request.ttl,
-        timeout=request.timeout,
-        mode=request.mode,
-        limit=request.limit,
-        fair=request.fair,
-        owner=request.owner,
-        note=request.notes,
-        max_hold=request.max_hold,
-    )
+    claim: dict[str, Any] = {"mode": request.mode, "limit": request.limit, "fair": request.fair}
+    return locks.acquire(request.key, timeout=request.timeout, **claim, **common)
 
 
 def _tell_busy(request: RunRequest, busy: Busy) -> None:
