@@ -19,21 +19,21 @@ from holdfast.core.steps import corrupt
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.runtime.pool import DaemonPool
 from holdfast.stores.base import AsyncStore, Outcome
-from holdfast.stores.redis import layout, talk
+from holdfast.stores.redis import codec, record_text
 from holdfast.stores.redis.aio_wire import AsyncWire
-from holdfast.stores.redis.listen import (
+from holdfast.stores.redis.codec import Corrupt
+from holdfast.stores.redis.notify import (
     FIRST_PAUSE_S,
     LONGEST_PAUSE_S,
     QUIET_S,
-    Bells,
+    Subscriptions,
     logger,
     report_surprise,
     sleeper_for,
 )
 from holdfast.stores.redis.pipeline import Pipeline
-from holdfast.stores.redis.routing import Question
-from holdfast.stores.redis.talk import Corrupt
-from holdfast.stores.redis.words import PING, TIME, pack, start_of
+from holdfast.stores.redis.protocol import PlainRequest
+from holdfast.stores.redis.resp import PING, TIME, pack, start_of
 from holdfast.stores.waiting.handles import WaitHandle
 
 if TYPE_CHECKING:
@@ -50,19 +50,19 @@ class AsyncRedisStore(AsyncStore):
     def __init__(self, store: RedisStore) -> None:
         self._store = store
         self.facts = store.facts
-        self._speaker = store.speaker
+        self._encoder = store.encoder
         self._names = store.names
-        self._wire = AsyncWire(store.site, store.wait_replicas)
+        self._wire = AsyncWire(store.topology, store.wait_replicas)
         self._listener = AsyncListener(self._names, self._wire.connect, self._version)
         self._threads = DaemonPool(2, "holdfast-redis")
 
     async def apply(self, key: str, command: Command, beat: str) -> Applied:
         """One script, one trip."""
-        call = self._speaker.command(key, command, beat)
+        call = self._encoder.command(key, command, beat)
         pipeline = self._wire.ready()
         try:
             if pipeline is None:
-                return talk.applied(await self._wire.call(call), command, beat)
+                return codec.applied(await self._wire.call(call), command, beat)
             # The short way: every coroutine in between costs a twentieth of the whole.
             request = pipeline.ask(call.request, call.replies)
             try:
@@ -71,32 +71,32 @@ class AsyncRedisStore(AsyncStore):
                 await pipeline.settle(request)
                 raise
             except Unavailable:  # the connection broke before this was sent
-                return talk.applied(await self._wire.call(call), command, beat)
+                return codec.applied(await self._wire.call(call), command, beat)
             reply = replies[0]
             if call.tail or isinstance(reply, ResponseError):
                 reply = await self._wire.settled(call, replies, pipeline.where)
-            return talk.applied(reply, command, beat)
+            return codec.applied(reply, command, beat)
         except (Corrupt, ValueError, RecursionError):
             raise corrupt(key, await self.load(key)) from None
 
     async def load(self, key: str) -> Entry:
         """TIME, then GET, in one trip."""
         name = self._names.record(key)
-        time, raw = await self._wire.ask(Question(name, pack(b"GET", name), TIME))
-        return layout.read(raw, talk.clock(time))
+        time, raw = await self._wire.ask(PlainRequest(name, pack(b"GET", name), TIME))
+        return record_text.read(raw, codec.clock(time))
 
     async def swap(
         self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
     ) -> Outcome:
         """One script."""
-        return talk.swapped(await self._wire.call(self._speaker.swap(key, version, record, wake)))
+        return codec.swapped(await self._wire.call(self._encoder.swap(key, version, record, wake)))
 
     async def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
         """A page of the index; in a cluster, of all keys of all masters."""
-        if self._store.site.kind == "cluster":
+        if self._store.topology.kind == "cluster":
             return await self._in_thread(lambda: self._store.scan(prefix, cursor, limit))
-        call = self._speaker.scan(prefix, cursor, limit)
-        return talk.page(await self._wire.call(call), limit)
+        call = self._encoder.scan(prefix, cursor, limit)
+        return codec.page(await self._wire.call(call), limit)
 
     async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
         """Sleep until the lock's channel says that it may be our turn."""
@@ -129,23 +129,23 @@ class AsyncRedisStore(AsyncStore):
 
     async def _version(self, key: str) -> Version:
         name = self._names.record(key)
-        (start,) = await self._wire.ask(Question(name, start_of(name)))
-        return layout.version_of(start) if start else None
+        (start,) = await self._wire.ask(PlainRequest(name, start_of(name)))
+        return record_text.version_of(start) if start else None
 
     async def _in_thread(self, call: Callable[[], R]) -> R:
         return await asyncio.wrap_future(self._threads.submit(call))
 
 
 class AsyncListener:
-    """Runs the bells in a task, from the first wait on. See `listen`."""
+    """Runs the subscriptions in a task, from the first wait on. See `listen`."""
 
     def __init__(
         self,
-        names: layout.Names,
+        names: record_text.Names,
         connect: Callable[[], Awaitable[Pipeline]],
         look: Callable[[str], Awaitable[Version]],
     ) -> None:
-        self._bells = Bells(names)
+        self._subscriptions = Subscriptions(names)
         self._connect = connect
         self._look = look
         self._pipeline: Pipeline | None = None
@@ -156,7 +156,7 @@ class AsyncListener:
 
     def sleep(self, handle: WaitHandle) -> None:
         """Ring this one."""
-        request = self._bells.add(handle)
+        request = self._subscriptions.add(handle)
         if self._pipeline is not None:
             self._pipeline.send(request)
         if self._task is None or self._task.done():
@@ -164,7 +164,7 @@ class AsyncListener:
 
     def unsleep(self, handle: WaitHandle) -> None:
         """No longer."""
-        self._bells.handles.discard(handle)
+        self._subscriptions.handles.discard(handle)
 
     async def close(self) -> None:
         """Hang up, and let everyone look for themselves."""
@@ -173,7 +173,7 @@ class AsyncListener:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        self._bells.handles.wake_all()
+        self._subscriptions.handles.wake_all()
 
     async def _run(self) -> None:
         pause = FIRST_PAUSE_S
@@ -195,7 +195,7 @@ class AsyncListener:
         pipeline.on_push = self._hear
         try:
             self._pipeline = pipeline
-            pipeline.send(self._bells.subscribe_anew())
+            pipeline.send(self._subscriptions.subscribe_anew())
             while pipeline.broken is None:
                 self._heard = False
                 await asyncio.wait({pipeline.closed}, timeout=QUIET_S)
@@ -218,7 +218,7 @@ class AsyncListener:
             return
         if not isinstance(reply, list):
             return
-        key, request = self._bells.heard(reply)
+        key, request = self._subscriptions.heard(reply)
         if self._pipeline is not None:
             self._pipeline.send(request)
         if key is not None:
@@ -228,6 +228,6 @@ class AsyncListener:
 
     async def _check(self, key: str) -> None:
         try:
-            self._bells.looked(key, await self._look(key))
+            self._subscriptions.looked(key, await self._look(key))
         except HoldfastError:
-            self._bells.ring(key)
+            self._subscriptions.ring(key)

@@ -1,4 +1,4 @@
-"""All connections to one site, for asyncio: the mirror of `wire.Wire`."""
+"""All connections to one topology, for asyncio: the mirror of `wire.Wire`."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from redis.exceptions import ResponseError
 
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.stores.redis import errors
-from holdfast.stores.redis.connect import Address, Site
+from holdfast.stores.redis.codec import Call
+from holdfast.stores.redis.connect import Address, Topology
 from holdfast.stores.redis.pipeline import Pipeline, Shared
-from holdfast.stores.redis.routing import (
-    Errand,
-    Question,
+from holdfast.stores.redis.protocol import (
+    PlainRequest,
+    Redirect,
     SlotMap,
     error_in,
     master_address,
     settled,
     slot_of,
 )
-from holdfast.stores.redis.talk import Call
-from holdfast.stores.redis.words import CLUSTER_SLOTS, ROLE, master_of
+from holdfast.stores.redis.resp import CLUSTER_SLOTS, ROLE, master_of
 
 
 class AsyncWire:
     """One shared pipeline per server."""
 
-    def __init__(self, site: Site, replicas: int) -> None:
-        self._site = site
+    def __init__(self, topology: Topology, replicas: int) -> None:
+        self._topology = topology
         self._replicas = replicas
-        self._slots = SlotMap(site.addresses)
+        self._slots = SlotMap(topology.addresses)
         self._learning = asyncio.Lock()
         self._nodes: dict[Address, Shared] = {}
         self._main = Shared(self._find)
@@ -51,20 +51,20 @@ class AsyncWire:
         reply = settled(call, replies, self._replicas, where)
         return await self._insist(call, reply, where) if isinstance(reply, ResponseError) else reply
 
-    async def ask(self, question: Question) -> list[Any]:
+    async def ask(self, request: PlainRequest) -> list[Any]:
         """Send plain commands to the server that has this key."""
-        shared = await self._shared_for(question.name)
-        replies = await shared.exchange(question.request, question.replies, looks=True)
+        shared = await self._shared_for(request.name)
+        replies = await shared.exchange(request.request, request.replies, looks=True)
         if (error := error_in(replies)) is not None:
-            errand = Errand(question, self._site, shared.where)
+            redirect = Redirect(request, self._topology, shared.where)
             while error is not None:
-                replies = await self._exchange_next(errand, error, question.name)
+                replies = await self._exchange_next(redirect, error, request.name)
                 error = error_in(replies)
-        return question.answers(replies)
+        return request.answers(replies)
 
     async def connect(self) -> Pipeline:
         """A connection of one's own, to any server that takes subscriptions."""
-        if self._site.kind != "cluster":
+        if self._topology.kind != "cluster":
             return await self._find()
         await self._learn_slots()
         return await self._first_of(self._slots.candidates())
@@ -78,26 +78,28 @@ class AsyncWire:
     # --- second tries -----------------------------------------------------------------------
 
     async def _insist(self, call: Call, reply: Any, where: str) -> Any:
-        errand = Errand(call, self._site, where)
+        redirect = Redirect(call, self._topology, where)
         while isinstance(reply, ResponseError):
-            replies = await self._exchange_next(errand, reply, call.name)
-            reply = settled(call, replies, self._replicas, errand.where)
+            replies = await self._exchange_next(redirect, reply, call.name)
+            reply = settled(call, replies, self._replicas, redirect.where)
         return reply
 
-    async def _exchange_next(self, errand: Errand, error: ResponseError, name: bytes) -> list[Any]:
-        errand.learn(error)
-        shared = await self._shared_next(errand, name)
-        replies = await shared.exchange(*errand.request())
-        errand.where = shared.where
+    async def _exchange_next(
+        self, redirect: Redirect, error: ResponseError, name: bytes
+    ) -> list[Any]:
+        redirect.learn(error)
+        shared = await self._shared_next(redirect, name)
+        replies = await shared.exchange(*redirect.request())
+        redirect.where = shared.where
         return replies
 
-    async def _shared_next(self, errand: Errand, name: bytes) -> Shared:
-        if errand.address is not None:
-            if errand.moved:
-                self._slots.moved(slot_of(name), errand.address)
-            return self._node(errand.address)
+    async def _shared_next(self, redirect: Redirect, name: bytes) -> Shared:
+        if redirect.address is not None:
+            if redirect.moved:
+                self._slots.moved(slot_of(name), redirect.address)
+            return self._node(redirect.address)
         shared = await self._shared_for(name)
-        if errand.find_again:
+        if redirect.find_again:
             shared.drop()
             self._slots.stale = True
             shared = await self._shared_for(name)
@@ -106,7 +108,7 @@ class AsyncWire:
     # --- finding servers --------------------------------------------------------------------
 
     async def _shared_for(self, name: bytes) -> Shared:
-        if self._site.kind != "cluster":
+        if self._topology.kind != "cluster":
             return self._main
         if self._slots.stale:
             await self._learn_slots()
@@ -121,17 +123,17 @@ class AsyncWire:
 
     async def _connect_node(self, address: Address) -> Pipeline:
         try:
-            return await Pipeline.connect(self._site.settings, address)
+            return await Pipeline.connect(self._topology.settings, address)
         except Unavailable:
             self._slots.stale = True
             raise
 
     async def _find(self) -> Pipeline:
         """A new connection to the one server, which Sentinel names if there is one."""
-        site = self._site
-        if site.kind == "single":
-            return await Pipeline.connect(site.settings, site.addresses[0])
-        pipeline = await Pipeline.connect(site.settings, await self._master())
+        topology = self._topology
+        if topology.kind == "single":
+            return await Pipeline.connect(topology.settings, topology.addresses[0])
+        pipeline = await Pipeline.connect(topology.settings, await self._master())
         role = await pipeline.look(ROLE)
         if not isinstance(role, ResponseError) and role[0] != b"master":
             pipeline.close()
@@ -142,14 +144,14 @@ class AsyncWire:
 
     async def _master(self) -> Address:
         """The master that the first Sentinel with an answer names."""
-        site = self._site
+        topology = self._topology
         trouble: HoldfastError | None = None
-        for address in site.addresses:
+        for address in topology.addresses:
             try:
-                sentinel = await Pipeline.connect(site.sentinel_settings, address)
-                reply = await sentinel.look(master_of(site.service))
+                sentinel = await Pipeline.connect(topology.sentinel_settings, address)
+                reply = await sentinel.look(master_of(topology.service))
                 sentinel.close()
-                return master_address(reply, site.service, sentinel.where)
+                return master_address(reply, topology.service, sentinel.where)
             except HoldfastError as exc:
                 trouble = exc
         assert trouble is not None
@@ -160,7 +162,7 @@ class AsyncWire:
         trouble: HoldfastError | None = None
         for address in addresses:
             try:
-                return await Pipeline.connect(self._site.settings, address)
+                return await Pipeline.connect(self._topology.settings, address)
             except HoldfastError as exc:
                 trouble = exc
         assert trouble is not None

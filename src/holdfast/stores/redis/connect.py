@@ -74,7 +74,7 @@ class Settings(Struct, frozen=True):
             ) from exc
 
 
-class Site(Struct, frozen=True):
+class Topology(Struct, frozen=True):
     """One server, or several that belong together."""
 
     kind: Kind
@@ -98,8 +98,8 @@ def settings_from(options: Mapping[str, Any], tls: bool) -> Settings:
 # --- from a URL -----------------------------------------------------------------------------
 
 
-def site_from_url(url: StoreURL, options: dict[str, Any]) -> Site:
-    """The site that a URL names. Takes what belongs to it out of the options."""
+def topology_from_url(url: StoreURL, options: dict[str, Any]) -> Topology:
+    """The topology that a URL names. Takes what belongs to it out of the options."""
     secure, kind = _SCHEMES[url.scheme]
     found: dict[str, Any] = {**url.options, **options}
     sentinel = {
@@ -115,7 +115,7 @@ def site_from_url(url: StoreURL, options: dict[str, Any]) -> Site:
     service = _read_path(url, kind, mine)
     addresses = _addresses(url, kind)
     timeouts = {name: value for name, value in mine.items() if name.startswith(("socket_", "ssl_"))}
-    return Site(
+    return Topology(
         kind,
         addresses,
         settings_from(mine, secure),
@@ -190,34 +190,34 @@ def _address(text: str, default: int) -> Address:
 # --- from a client that exists --------------------------------------------------------------
 
 
-def site_from_client(client: Any) -> Site:
+def topology_from_client(client: Any) -> Topology:
     """The same servers, login and timeouts as those of a redis-py client of either face."""
     if hasattr(client, "nodes_manager"):
-        return _site_of_cluster(client)
+        return _topology_of_cluster(client)
     pool = getattr(client, "connection_pool", client)
     if not hasattr(pool, "connection_kwargs"):
         raise Unsupported(f"A {type(client).__name__} is not a Redis client that Holdfast knows.")
     options, kind = pool.connection_kwargs, pool.connection_class
     tls = _is(kind, "SSLConnection")
     if hasattr(pool, "sentinel_manager"):
-        return _site_of_sentinel(pool, options, tls)
+        return _topology_of_sentinel(pool, options, tls)
     address = options["path"] if "path" in options else _host(options)
-    return Site("single", (address,), settings_from(options, tls))
+    return Topology("single", (address,), settings_from(options, tls))
 
 
-def _site_of_cluster(client: Any) -> Site:
+def _topology_of_cluster(client: Any) -> Topology:
     manager = client.nodes_manager
     options = manager.connection_kwargs
     nodes = {**manager.startup_nodes, **getattr(manager, "nodes_cache", {})}
     tls = bool(options.get("ssl")) or _is(options.get("connection_class"), "SSLConnection")
     addresses = tuple((str(node.host), int(node.port)) for node in nodes.values())
-    return Site("cluster", addresses, settings_from(options, tls))
+    return Topology("cluster", addresses, settings_from(options, tls))
 
 
-def _site_of_sentinel(pool: Any, options: Mapping[str, Any], tls: bool) -> Site:
+def _topology_of_sentinel(pool: Any, options: Mapping[str, Any], tls: bool) -> Topology:
     sentinels = [client.connection_pool for client in pool.sentinel_manager.sentinels]
     first = sentinels[0]
-    return Site(
+    return Topology(
         "sentinel",
         tuple(_host(sentinel.connection_kwargs) for sentinel in sentinels),
         settings_from(options, tls),

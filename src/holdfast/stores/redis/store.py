@@ -19,14 +19,14 @@ from holdfast.core.steps import corrupt
 from holdfast.errors import BadOption, BadURL, ForeignStore, HoldfastError, Misconfigured
 from holdfast.stores import spin
 from holdfast.stores.base import AsyncStore, Outcome
-from holdfast.stores.redis import layout, talk
-from holdfast.stores.redis.connect import Site, site_from_client, site_from_url
+from holdfast.stores.redis import codec, record_text
+from holdfast.stores.redis.codec import Corrupt, Encoder
+from holdfast.stores.redis.connect import Topology, topology_from_client, topology_from_url
 from holdfast.stores.redis.errors import OLDEST
-from holdfast.stores.redis.listen import Listener, sleeper_for
-from holdfast.stores.redis.routing import Question
-from holdfast.stores.redis.talk import Corrupt, Speaker
+from holdfast.stores.redis.notify import Listener, sleeper_for
+from holdfast.stores.redis.protocol import PlainRequest
+from holdfast.stores.redis.resp import INFO, TIME, pack, scan_from, start_of
 from holdfast.stores.redis.wire import Wire
-from holdfast.stores.redis.words import INFO, TIME, pack, scan_from, start_of
 from holdfast.stores.waiting.handles import NotifyingStore, Ring, WaitHandle
 
 if TYPE_CHECKING:
@@ -73,32 +73,32 @@ class RedisStore(NotifyingStore):
 
     def __init__(
         self,
-        site: Site,
+        topology: Topology,
         *,
         namespace: str = NAMESPACE,
         wait_replicas: int = 0,
         wait_s: float = 1.0,
         tombstone_s: float = TOMBSTONE / SECOND,
     ) -> None:
-        _check_options(namespace, wait_replicas, wait_s, tombstone_s, site.settings.timeout_s)
-        self.facts = FACTS if site.kind == "single" else REPLICATED
-        self.site = site
-        self.names = layout.Names(namespace)
+        _check_options(namespace, wait_replicas, wait_s, tombstone_s, topology.settings.timeout_s)
+        self.facts = FACTS if topology.kind == "single" else REPLICATED
+        self.topology = topology
+        self.names = record_text.Names(namespace)
         self.wait_replicas = wait_replicas
-        self.speaker = Speaker(
+        self.encoder = Encoder(
             self.names,
             round(tombstone_s * SECOND),
-            site.kind != "cluster",
+            topology.kind != "cluster",
             _wait_request(wait_replicas, wait_s),
         )
-        self._wire = Wire(site, wait_replicas)
+        self._wire = Wire(topology, wait_replicas)
         self._listener = Listener(self.names, self._wire.connect, self._version)
 
     @classmethod
     def from_url(cls, url: StoreURL, **options: Any) -> RedisStore:
         """See `connect` for the URLs."""
-        site = site_from_url(url, options)
-        return cls(site, **_own_options(options))
+        topology = topology_from_url(url, options)
+        return cls(topology, **_own_options(options))
 
     @classmethod
     def from_object(cls, client: Any, **options: Any) -> RedisStore:
@@ -106,21 +106,21 @@ class RedisStore(NotifyingStore):
 
         It has connections of its own, with the same address, login and timeouts.
         """
-        return cls(site_from_client(client), **_own_options(options))
+        return cls(topology_from_client(client), **_own_options(options))
 
     # --- commands ---------------------------------------------------------------------------
 
     def apply(self, key: str, command: Command, beat: str) -> Applied:
         """One script, one trip."""
         try:
-            reply = self._wire.call(self.speaker.command(key, command, beat))
-            return talk.applied(reply, command, beat)
+            reply = self._wire.call(self.encoder.command(key, command, beat))
+            return codec.applied(reply, command, beat)
         except (Corrupt, ValueError, RecursionError):
             raise self._corrupt(key) from None
 
     def apply_many(self, applies: Sequence[Apply]) -> list[Applied | Exception]:
         """Many scripts in one trip."""
-        calls = [self.speaker.command(one.key, one.command, one.beat) for one in applies]
+        calls = [self.encoder.command(one.key, one.command, one.beat) for one in applies]
         answers: list[Applied | Exception] = []
         for one, reply in zip(applies, self._wire.call_many(calls), strict=True):
             answers.append(self._one_of_many(one, reply))
@@ -132,7 +132,7 @@ class RedisStore(NotifyingStore):
         try:
             if isinstance(reply, Corrupt):
                 return self._corrupt(one.key)
-            return talk.applied(reply, one.command, one.beat)
+            return codec.applied(reply, one.command, one.beat)
         except (Corrupt, ValueError, RecursionError):
             return self._corrupt(one.key)
 
@@ -147,19 +147,19 @@ class RedisStore(NotifyingStore):
     def load(self, key: str) -> Entry:
         """TIME, then GET, in one trip: a party that is dead by that time was so in the record."""
         name = self.names.record(key)
-        time, raw = self._wire.ask(Question(name, pack(b"GET", name), TIME))
-        return layout.read(raw, talk.clock(time))
+        time, raw = self._wire.ask(PlainRequest(name, pack(b"GET", name), TIME))
+        return record_text.read(raw, codec.clock(time))
 
     def swap(
         self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
     ) -> Outcome:
         """One script."""
-        return talk.swapped(self._wire.call(self.speaker.swap(key, version, record, wake)))
+        return codec.swapped(self._wire.call(self.encoder.swap(key, version, record, wake)))
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
         """A page of the index; in a cluster, of all keys of all masters."""
-        if self.site.kind != "cluster":
-            return talk.page(self._wire.call(self.speaker.scan(prefix, cursor, limit)), limit)
+        if self.topology.kind != "cluster":
+            return codec.page(self._wire.call(self.encoder.scan(prefix, cursor, limit)), limit)
         keys = self._keys(prefix, cursor)
         entries = [(key, self.load(key)) for key in keys[:limit]]
         present = tuple((key, entry) for key, entry in entries if entry.version is not None)
@@ -199,8 +199,8 @@ class RedisStore(NotifyingStore):
 
     def _version(self, key: str) -> Version:
         name = self.names.record(key)
-        (start,) = self._wire.ask(Question(name, start_of(name)))
-        return layout.version_of(start) if start else None
+        (start,) = self._wire.ask(PlainRequest(name, start_of(name)))
+        return record_text.version_of(start) if start else None
 
     # --- its life ---------------------------------------------------------------------------
 
@@ -208,11 +208,11 @@ class RedisStore(NotifyingStore):
         """Check that the server will do, and enter records into the index that are not in it."""
         for _, info in self._wire.ask_all(INFO):
             check_server(info)
-        if self.site.kind == "cluster":
+        if self.topology.kind == "cluster":
             return
         for key in self._keys("", None):
             with suppress(ForeignStore):  # somebody else's, whatever it is called
-                self._wire.call(self.speaker.enter(key))
+                self._wire.call(self.encoder.index_add(key))
 
     def close(self) -> None:
         """Hang up. Waiting calls return."""

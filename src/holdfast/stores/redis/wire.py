@@ -1,4 +1,4 @@
-"""All connections to one site, the blocking way: which server to ask, and whom to ask next."""
+"""All connections to one topology, the blocking way: which server to ask, and whom to ask next."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from redis.exceptions import ResponseError
 
 from holdfast.errors import HoldfastError, Unavailable
 from holdfast.stores.redis import errors
-from holdfast.stores.redis.connect import Address, Site
-from holdfast.stores.redis.line import Line, Lines
-from holdfast.stores.redis.routing import (
-    Errand,
-    Question,
+from holdfast.stores.redis.codec import Call, Corrupt
+from holdfast.stores.redis.connect import Address, Topology
+from holdfast.stores.redis.connection import Connection, ConnectionPool
+from holdfast.stores.redis.protocol import (
+    PlainRequest,
+    Redirect,
     SlotMap,
     error_in,
     master_address,
     settled,
     slot_of,
 )
-from holdfast.stores.redis.talk import Call, Corrupt
-from holdfast.stores.redis.words import CLUSTER_SLOTS, ROLE, master_of
+from holdfast.stores.redis.resp import CLUSTER_SLOTS, ROLE, master_of
 
 
 class Wire:
-    """All lines to one site, the blocking way."""
+    """All lines to one topology, the blocking way."""
 
-    def __init__(self, site: Site, replicas: int) -> None:
-        self._site = site
+    def __init__(self, topology: Topology, replicas: int) -> None:
+        self._topology = topology
         self._replicas = replicas
         self._lock = threading.Lock()
-        self._slots = SlotMap(site.addresses)
-        self._nodes: dict[Address, Lines] = {}
-        self._main = Lines(self._find)
+        self._slots = SlotMap(topology.addresses)
+        self._nodes: dict[Address, ConnectionPool] = {}
+        self._main = ConnectionPool(self._find)
         self._closed = False
 
     # --- asking -----------------------------------------------------------------------------
@@ -48,7 +48,7 @@ class Wire:
 
     def call_many(self, calls: Sequence[Call]) -> list[Any]:
         """Run many scripts in one trip to each server; an error stands for one of them."""
-        batches: dict[Lines, list[int]] = {}
+        batches: dict[ConnectionPool, list[int]] = {}
         for number, call in enumerate(calls):
             batches.setdefault(self._lines_for(call.name), []).append(number)
         answers: list[Any] = [None] * len(calls)
@@ -58,20 +58,20 @@ class Wire:
                 answers[number] = answer
         return answers
 
-    def ask(self, question: Question) -> list[Any]:
+    def ask(self, request: PlainRequest) -> list[Any]:
         """Send plain commands to the server that has this key."""
-        lines = self._lines_for(question.name)
-        replies = lines.exchange(question.request, question.replies, looks=True)
+        lines = self._lines_for(request.name)
+        replies = lines.exchange(request.request, request.replies, looks=True)
         if (error := error_in(replies)) is not None:
-            errand = Errand(question, self._site, lines.where)
+            redirect = Redirect(request, self._topology, lines.where)
             while error is not None:
-                replies = self._exchange_next(errand, error, question.name)
+                replies = self._exchange_next(redirect, error, request.name)
                 error = error_in(replies)
-        return question.answers(replies)
+        return request.answers(replies)
 
     def ask_all(self, request: bytes) -> list[tuple[Address | None, Any]]:
         """Send a command that only looks to the server, or to every master of a cluster."""
-        if self._site.kind != "cluster":
+        if self._topology.kind != "cluster":
             return [(None, self.ask_at(None, request))]
         self._slots.stale = True  # there may be masters by now that nobody has told us of
         self._learn_slots()
@@ -82,9 +82,9 @@ class Wire:
         lines = self._main if address is None else self._node(address)
         return self._checked(lines.exchange(request, looks=True)[0], lines.where)
 
-    def connect(self) -> Line:
+    def connect(self) -> Connection:
         """A line of one's own, to any server that takes subscriptions."""
-        if self._site.kind != "cluster":
+        if self._topology.kind != "cluster":
             return self._find()
         self._learn_slots()
         return self._first_of(self._slots.candidates())
@@ -95,39 +95,39 @@ class Wire:
         for lines in (self._main, *list(self._nodes.values())):
             lines.close()
 
-    def forget(self) -> list[Line]:
+    def forget(self) -> list[Connection]:
         """Let go of the lines without touching them."""
         return [line for lines in (self._main, *self._nodes.values()) for line in lines.forget()]
 
     # --- second tries -----------------------------------------------------------------------
 
     def _insist(self, call: Call, reply: Any, where: str) -> Any:
-        errand = Errand(call, self._site, where)
+        redirect = Redirect(call, self._topology, where)
         while isinstance(reply, ResponseError):
-            replies = self._exchange_next(errand, reply, call.name)
-            reply = settled(call, replies, self._replicas, errand.where)
+            replies = self._exchange_next(redirect, reply, call.name)
+            reply = settled(call, replies, self._replicas, redirect.where)
         return reply
 
-    def _exchange_next(self, errand: Errand, error: ResponseError, name: bytes) -> list[Any]:
-        errand.learn(error)
-        lines = self._lines_next(errand, name)
-        replies = lines.exchange(*errand.request())
-        errand.where = lines.where
+    def _exchange_next(self, redirect: Redirect, error: ResponseError, name: bytes) -> list[Any]:
+        redirect.learn(error)
+        lines = self._lines_next(redirect, name)
+        replies = lines.exchange(*redirect.request())
+        redirect.where = lines.where
         return replies
 
-    def _lines_next(self, errand: Errand, name: bytes) -> Lines:
-        if errand.address is not None:
-            if errand.moved:
-                self._slots.moved(slot_of(name), errand.address)
-            return self._node(errand.address)
+    def _lines_next(self, redirect: Redirect, name: bytes) -> ConnectionPool:
+        if redirect.address is not None:
+            if redirect.moved:
+                self._slots.moved(slot_of(name), redirect.address)
+            return self._node(redirect.address)
         lines = self._lines_for(name)
-        if errand.find_again:
+        if redirect.find_again:
             lines.drop_idle()
             self._slots.stale = True
             lines = self._lines_for(name)
         return lines
 
-    def _batch(self, lines: Lines, calls: list[Call]) -> list[Any]:
+    def _batch(self, lines: ConnectionPool, calls: list[Call]) -> list[Any]:
         request = b"".join([call.request for call in calls])
         try:
             replies = lines.exchange(request, sum(call.replies for call in calls))
@@ -156,35 +156,35 @@ class Wire:
 
     # --- finding servers --------------------------------------------------------------------
 
-    def _lines_for(self, name: bytes) -> Lines:
-        if self._site.kind != "cluster":
+    def _lines_for(self, name: bytes) -> ConnectionPool:
+        if self._topology.kind != "cluster":
             return self._main
         if self._slots.stale:
             self._learn_slots()
         return self._node(self._slots.master(slot_of(name)))
 
-    def _node(self, address: Address) -> Lines:
+    def _node(self, address: Address) -> ConnectionPool:
         lines = self._nodes.get(address)
         if lines is None:
             with self._lock:
-                new = Lines(lambda: self._connect_node(address))
+                new = ConnectionPool(lambda: self._connect_node(address))
                 new.closed = self._closed
                 lines = self._nodes.setdefault(address, new)
         return lines
 
-    def _connect_node(self, address: Address) -> Line:
+    def _connect_node(self, address: Address) -> Connection:
         try:
-            return Line(self._site.settings, address)
+            return Connection(self._topology.settings, address)
         except Unavailable:
             self._slots.stale = True
             raise
 
-    def _find(self) -> Line:
+    def _find(self) -> Connection:
         """A new line to the one server, which Sentinel names if there is one."""
-        site = self._site
-        if site.kind == "single":
-            return Line(site.settings, site.addresses[0])
-        line = Line(site.settings, self._master())
+        topology = self._topology
+        if topology.kind == "single":
+            return Connection(topology.settings, topology.addresses[0])
+        line = Connection(topology.settings, self._master())
         role = line.look(ROLE)
         if not isinstance(role, ResponseError) and role[0] != b"master":
             line.close()
@@ -193,25 +193,25 @@ class Wire:
 
     def _master(self) -> Address:
         """The master that the first Sentinel with an answer names."""
-        site = self._site
+        topology = self._topology
         trouble: HoldfastError | None = None
-        for address in site.addresses:
+        for address in topology.addresses:
             try:
-                sentinel = Line(site.sentinel_settings, address)
-                reply = sentinel.look(master_of(site.service))
+                sentinel = Connection(topology.sentinel_settings, address)
+                reply = sentinel.look(master_of(topology.service))
                 sentinel.close()
-                return master_address(reply, site.service, sentinel.where)
+                return master_address(reply, topology.service, sentinel.where)
             except HoldfastError as exc:
                 trouble = exc
         assert trouble is not None
         raise trouble
 
-    def _first_of(self, addresses: Sequence[Address]) -> Line:
+    def _first_of(self, addresses: Sequence[Address]) -> Connection:
         """A line to the first of them that can be reached."""
         trouble: HoldfastError | None = None
         for address in addresses:
             try:
-                return Line(self._site.settings, address)
+                return Connection(self._topology.settings, address)
             except HoldfastError as exc:
                 trouble = exc
         assert trouble is not None

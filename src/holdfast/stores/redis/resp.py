@@ -44,5 +44,5 @@ def scan_from(position: bytes, pattern: bytes) -> bytes:
 
 
 def master_of(service: str) -> bytes:
-    """The question to a Sentinel."""
+    """The request to a Sentinel."""
     return pack(b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service)

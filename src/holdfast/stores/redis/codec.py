@@ -32,13 +32,14 @@ from holdfast.core.commands import (
 from holdfast.core.contract import Applied, Conflict, Interval, Page, Swapped, Version
 from holdfast.core.records import Holder, Micros, Note, Record, Waiter
 from holdfast.stores.base import Outcome
-from holdfast.stores.redis import layout
-from holdfast.stores.redis.layout import Names, word
+from holdfast.stores.redis import record_text
+from holdfast.stores.redis.record_text import Names, word
+from holdfast.stores.redis.resp import ASKING, bulk, packed
 from holdfast.stores.redis.scripts import (
     CLAIM,
-    ENTER,
     EVICT,
     FREE,
+    INDEX_ADD,
     OFFER,
     RENEW,
     SCAN,
@@ -46,7 +47,6 @@ from holdfast.stores.redis.scripts import (
     TAKE,
     Script,
 )
-from holdfast.stores.redis.words import ASKING, bulk, packed
 
 NO_NOTE: Note = {}
 # The index may have names in it that others wrote, and that are no text.
@@ -90,14 +90,14 @@ class _Place:
         self.free = b"*6\r\n" + FREE.by_hash + self.alone
 
 
-class Speaker:
+class Encoder:
     """Makes calls for one store."""
 
     def __init__(self, names: Names, tombstone: Micros, indexed: bool, wait: bytes) -> None:
         self._tombstone = tombstone
         self._stay_ms = tombstone // 1000
         self._head = names.head
-        self._bell = names.bell
+        self._client_channel = names.client_channel
         self._index = (names.index, names.due) if indexed else ()
         self._wait = wait
         self._again = AGAIN + wait if wait else b""
@@ -137,13 +137,13 @@ class Speaker:
         token_size: int, beat_size: int, note: Note = NO_NOTE,
     ) -> tuple[bytes, bytes, bytes]:  # fmt: skip
         """What a claim says before its token, between that and its beat, and after it."""
-        before, after = layout.start_text("@").split(b"@")
-        lead, _, rest = layout.end_text("@", limit, owner, note).partition(b"@")
+        before, after = record_text.start_text("@").split(b"@")
+        lead, _, rest = record_text.end_text("@", limit, owner, note).partition(b"@")
         words = packed(
             b"%d" % ttl,
             b"%d" % (self._stay_ms - -ttl // 1000),
-            layout.terms_text(mode, ttl),
-            b"" if patience is None else b"%d %b" % (patience, self._bell),
+            record_text.terms_text(mode, ttl),
+            b"" if patience is None else b"%d %b" % (patience, self._client_channel),
         )
         start = b"$%d\r\n%b" % (len(before) + token_size + len(after), before)
         end = b"$%d\r\n%b" % (len(lead) + beat_size + len(rest), lead)
@@ -160,15 +160,15 @@ class Speaker:
         """A compare-and-swap."""
         text, stay = b"", 0
         if record is not None:
-            text = layout.text_after_rev(record)
-            stay = layout.stays_for(record, record.updated_at, self._tombstone)
+            text = record_text.text_after_rev(record)
+            stay = record_text.stays_for(record, record.updated_at, self._tombstone)
         whom = "*" if wake == ANYONE else " ".join(word(token).decode() for token in wake)
         seen = "" if version is None else str(version)
         return self._indexed(SWAP, key, seen.encode(), text, b"%d" % stay, whom.encode())
 
-    def enter(self, key: str) -> Call:
+    def index_add(self, key: str) -> Call:
         """Enter a record into the index."""
-        return self._indexed(ENTER, key)
+        return self._indexed(INDEX_ADD, key)
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Call:
         """A page of the index."""
@@ -202,8 +202,9 @@ _COMMANDS: dict[type, tuple[Script, int, _Words]] = {
         TAKE,
         6,
         lambda c, beat: packed(
-            word(c.token), word(beat), word(c.ticket), b"%d" % c.ttl, layout.json_text(c.owner),
-            b"" if c.note is None else layout.json_text(c.note),
+            word(c.token), word(beat), word(c.ticket), b"%d" % c.ttl,
+            record_text.json_text(c.owner),
+            b"" if c.note is None else record_text.json_text(c.note),
         ),
     ),
     Evict: (EVICT, 1, lambda c, beat: bulk(b" ".join(b"%d" % f for f in c.fences))),
@@ -303,7 +304,7 @@ def swapped(reply: list[Any]) -> Outcome:
     name, at, rest = reply
     now = Interval(int(at), int(at))
     if name == b"conflict":
-        return Conflict(layout.read(rest or None, now))
+        return Conflict(record_text.read(rest or None, now))
     return Swapped(int(rest) if rest else None, now)
 
 
@@ -313,7 +314,7 @@ def page(reply: list[Any], limit: int) -> Page:
     now = Interval(at, at)
     rows = zip(reply[3::2], reply[4::2], strict=True)
     named = ((key.decode(errors=_ANY_BYTES), raw) for key, raw in rows)
-    entries = tuple((key, layout.read(raw, now)) for key, raw in named if _is_text(key))
+    entries = tuple((key, record_text.read(raw, now)) for key, raw in named if _is_text(key))
     return Page(entries, last.decode(errors=_ANY_BYTES) if found == limit else None)
 
 
