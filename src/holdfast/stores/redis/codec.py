@@ -36,6 +36,7 @@ from holdfast.stores.redis import record_text
 from holdfast.stores.redis.record_text import Names, word
 from holdfast.stores.redis.resp import ASKING, bulk, packed
 from holdfast.stores.redis.scripts import (
+    ALL,
     CLAIM,
     EVICT,
     FREE,
@@ -81,19 +82,25 @@ class _Place:
 
     __slots__ = ("alone", "claim", "free", "indexed", "name")
 
-    def __init__(self, name: bytes, keys: bytes, index: bytes, stay: bytes, claim: bytes) -> None:
+    def __init__(
+        self, name: bytes, keys: bytes, index: bytes, stay: bytes, claim: bytes, free: bytes
+    ) -> None:
         self.name = name
         words = bulk(name)
         self.alone = _ONE_KEY + words + stay
         self.indexed = keys + words + index + stay
         self.claim = claim + self.indexed
-        self.free = b"*6\r\n" + FREE.by_hash + self.alone
+        self.free = free + self.alone
 
 
 class Encoder:
     """Makes calls for one store."""
 
-    def __init__(self, names: Names, tombstone: Micros, indexed: bool, wait: bytes) -> None:
+    def __init__(
+        self, names: Names, tombstone: Micros, indexed: bool, wait: bytes, fast_paths: bool = True
+    ) -> None:
+        self._scripts = {one: one if fast_paths else one.without_fast_paths for one in ALL}
+        self._claim_script, self._free_script = self._scripts[CLAIM], self._scripts[FREE]
         self._tombstone = tombstone
         self._stay_ms = tombstone // 1000
         self._head = names.head
@@ -104,9 +111,10 @@ class Encoder:
         keys, index = bulk(b"%d" % (1 + len(self._index))), packed(*self._index)
         stay = bulk(b"%d" % self._stay_ms)
         words = 11 + len(self._index) + bool(wait)
-        claim = b"*%d\r\n%b" % (words, CLAIM.by_hash)
+        claim = b"*%d\r\n%b" % (words, self._claim_script.by_hash)
+        free = b"*6\r\n" + self._free_script.by_hash
         self._place = lru_cache(REMEMBERED)(
-            lambda key: _Place(names.record(key), keys, index, stay, claim)
+            lambda key: _Place(names.record(key), keys, index, stay, claim, free)
         )
         self._usual = lru_cache(REMEMBERED)(self._terms)
 
@@ -118,7 +126,7 @@ class Encoder:
         if kind is Free:
             token = word(command.token)  # type: ignore[union-attr]
             request = b"%b$%d\r\n%b\r\n" % (place.free, len(token), token)
-            return Call(FREE, place.name, request)
+            return Call(self._free_script, place.name, request)
         script, count, words = _COMMANDS[kind]
         return self._call(script, place.name, count + 3, place.alone + words(command, beat))
 
@@ -130,7 +138,7 @@ class Encoder:
         )  # fmt: skip
         start, middle, end = self._terms(*said, claim.note) if claim.note else self._usual(*said)
         request = b"%b%b%b%b%b%b" % (place.claim, start, token, middle, nonce, end)
-        return Call(CLAIM, place.name, request, self._wait, 2 if self._wait else 1)
+        return Call(self._claim_script, place.name, request, self._wait, 2 if self._wait else 1)
 
     def _terms(
         self, mode: str, ttl: Micros, limit: int | None, owner: str, patience: Micros | None,
@@ -151,7 +159,9 @@ class Encoder:
 
     def _call(self, script: Script, name: bytes, count: int, words: bytes) -> Call:
         """A call with so many words: the number of keys, the keys and the arguments."""
-        if self._wait and script in _WAITED_FOR:
+        is_waited_for = self._wait and script in _WAITED_FOR
+        script = self._scripts[script]
+        if is_waited_for:
             request = b"*%d\r\n%b%b%b" % (count + 3, script.by_hash, words, self._again)
             return Call(script, name, request, self._wait, 2)
         return Call(script, name, b"*%d\r\n%b%b" % (count + 2, script.by_hash, words))

@@ -11,12 +11,15 @@ health checks, decoding, maintenance messages) is switched off: see `line`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import redis
 from msgspec import Struct
 
+from holdfast.core.listing import SHORTEST_RETENTION
+from holdfast.core.records import SECOND
 from holdfast.errors import BadOption, BadURL, Misconfigured, Unsupported
 from holdfast.stores.url import StoreURL
 
@@ -238,3 +241,39 @@ def _is(kind: Any, name: str) -> bool:
 def shown(address: Address) -> str:
     """An address, for messages."""
     return address if isinstance(address, str) else f"{address[0]}:{address[1]}"
+
+
+# --- the store's own options ---------------------------------------------------------------------
+
+_OPTIONS: dict[str, Callable[[Any], Any]] = {
+    "namespace": str,
+    "wait_replicas": int,
+    "wait_s": float,
+    "tombstone_s": float,
+    "fast_paths": lambda value: str(value).lower() not in ("0", "false", "no"),
+}
+
+
+def store_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Returns the options of the store itself, in their types."""
+    unknown = options.keys() - _OPTIONS.keys()
+    if unknown:
+        raise BadURL(f"The redis store has no option {', '.join(sorted(unknown))}.")
+    try:
+        return {name: _OPTIONS[name](value) for name, value in options.items()}
+    except (TypeError, ValueError):
+        raise BadOption("wait_replicas, wait_s and tombstone_s are numbers.") from None
+
+
+def check_options(
+    namespace: str, replicas: int, wait_s: float, tombstone_s: float, timeout_s: float
+) -> None:
+    """Refuse options that make no sense."""
+    if not namespace or re.search(r"[{}\s]", namespace):
+        raise BadOption("namespace is what all keys start with: no braces, no blanks.")
+    if replicas < 0:
+        raise BadOption("wait_replicas is how many replicas must confirm a grant: 0 or more.")
+    if replicas and not 0 < wait_s < timeout_s:
+        raise BadOption(f"wait_s is above 0 and below socket_timeout ({timeout_s:g} s).")
+    if tombstone_s * SECOND < SHORTEST_RETENTION:
+        raise BadOption(f"tombstone_s is at least {SHORTEST_RETENTION / SECOND:g} s.")

@@ -63,6 +63,11 @@ class Connection:
         self._reader = hiredis.Reader(replyError=ResponseError)
         self.set_timeout(settings.timeout_s)
 
+    @classmethod
+    def open(cls, settings: Settings, address: Address) -> Connection:
+        """Returns a new connection."""
+        return cls(settings, address)
+
     def exchange(self, request: bytes, count: int = 1, spin: SpinWait | None = None) -> list[Any]:
         """Send a request, and read its replies. After an error the line is closed."""
         try:

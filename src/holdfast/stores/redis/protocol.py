@@ -15,7 +15,7 @@ from redis.exceptions import ResponseError
 from holdfast.errors import Unavailable
 from holdfast.stores.redis.codec import UNREADABLE, Call, Corrupt
 from holdfast.stores.redis.connect import Address, Topology
-from holdfast.stores.redis.errors import refused, too_few_replicas
+from holdfast.stores.redis.errors import checked, refused, too_few_replicas
 from holdfast.stores.redis.resp import ASKING
 
 SLOTS = 16384
@@ -30,9 +30,7 @@ def slot_of(name: bytes) -> int:
 
 def master_address(reply: Any, service: str, where: str) -> Address:
     """The answer of a Sentinel."""
-    if isinstance(reply, ResponseError):
-        raise refused(reply, where) from reply
-    if not reply:
+    if not checked(reply, where):
         raise Unavailable(f"The Sentinel at {where} knows no master called {service!r}.")
     return reply[0].decode(), int(reply[1])
 
