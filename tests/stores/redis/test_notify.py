@@ -21,7 +21,7 @@ from holdfast import AcquireTimeout, aio
 from holdfast.core.commands import Claim, Free
 from holdfast.runtime import keeper_thread
 from holdfast.stores.redis import RedisStore, notify
-from holdfast.stores.redis.notify import Listener, Subscriptions, sleeper_for
+from holdfast.stores.redis.notify import Listener, Subscriptions, handle_for
 from holdfast.stores.redis.record_text import Names
 from holdfast.stores.waiting.handles import MOST_LATE, WaitHandle
 from tests.engines.redis import RedisServer, client
@@ -213,24 +213,24 @@ def test_news_of_before_the_subscription(store: RedisStore, key: str) -> None:
     until(
         lambda: key in subscriptions._channels and subscriptions._channels[key].last.version == now
     )
-    rung = threading.Event()
-    late = store.sleep(key, old, "b", rung.set)
-    assert rung.wait(3)
-    store.unsleep(late)
+    notified = threading.Event()
+    late = store.register_wait(key, old, "b", notified.set)
+    assert notified.wait(3)
+    store.cancel_wait(late)
     store.close()
     first.join()
 
 
 def test_old_news_ring_nobody() -> None:
     """What was told before somebody looked may be read only afterwards."""
-    rung: list[int] = []
+    notified: list[int] = []
     subscriptions = Subscriptions(Names("holdfast"))
-    subscriptions.add(sleeper_for("k", 10, "t", lambda: rung.append(1)))
+    subscriptions.add(handle_for("k", 10, "t", lambda: notified.append(1)))
     channel = b"holdfast:{k}:wake"
     subscriptions.heard([b"message", channel, b"10 *"])
-    assert not rung
+    assert not notified
     subscriptions.heard([b"message", channel, b"11 *"])
-    assert rung
+    assert notified
 
 
 def test_a_channel_that_is_left_while_somebody_comes(
@@ -301,13 +301,13 @@ def test_a_version_that_is_not_there(server: RedisServer, store: RedisStore, key
     without end."""
     rings: list[int] = []
     subscriptions = store._listener.subscriptions
-    first = store.sleep(key, SEEN, "t", lambda: rings.append(0))
+    first = store.register_wait(key, SEEN, "t", lambda: rings.append(0))
     with client(server.port) as redis:
         until(lambda: redis.publish(store.names.channels(key)[1], f"{9 * SEEN} *") == 1)
     until(lambda: subscriptions._channels[key].last.version == 9 * SEEN)
-    store.unsleep(first)
+    store.cancel_wait(first)
     for turn in range(10 * MOST_LATE):
-        store.unsleep(store.sleep(key, SEEN + turn, "t", lambda: rings.append(1)))
+        store.cancel_wait(store.register_wait(key, SEEN + turn, "t", lambda: rings.append(1)))
     assert MOST_LATE <= len(rings) <= MOST_LATE + 1
 
 

@@ -20,13 +20,13 @@ from holdfast.stores import spin
 from holdfast.stores.base import Outcome
 from holdfast.stores.redis import codec, connect, record_text
 from holdfast.stores.redis.codec import Corrupt, Encoder
-from holdfast.stores.redis.notify import Listener, sleeper_for
+from holdfast.stores.redis.notify import Listener, handle_for
 from holdfast.stores.redis.protocol import PlainRequest
 from holdfast.stores.redis.resp import INFO, TIME, pack, scan_from, start_of, wait_request
 from holdfast.stores.redis.setup import FACTS, REPLICATED, check_server
 from holdfast.stores.redis.transport import Transport
+from holdfast.stores.waiting.handles import Notify, WaitHandle
 from holdfast.stores.waiting.handles import NotifyingStore as _Base
-from holdfast.stores.waiting.handles import Ring, WaitHandle
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
@@ -157,15 +157,15 @@ class RedisStore(_Base):
 
     # --- waiting ----------------------------------------------------------------------------
 
-    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> WaitHandle:
+    def register_wait(self, key: str, version: Version, token: str, notify: Notify) -> WaitHandle:
         """Notify when the lock's channel says so."""
-        handle = sleeper_for(key, version, token, ring)
-        self._listener.sleep(handle)
+        handle = handle_for(key, version, token, notify)
+        self._listener.register_wait(handle)
         return handle
 
-    def unsleep(self, handle: WaitHandle) -> None:
+    def cancel_wait(self, handle: WaitHandle) -> None:
         """Notify no longer."""
-        self._listener.unsleep(handle)
+        self._listener.cancel_wait(handle)
 
     def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
         """Wait until the lock's channel says so, and read the channel meanwhile."""

@@ -29,7 +29,7 @@ if ASYNC:
 
     from holdfast.errors import Unavailable
     from holdfast.stores.base import AsyncStore as _Base
-    from holdfast.stores.redis.notify import sleeper_for
+    from holdfast.stores.redis.notify import handle_for
     from holdfast.stores.redis.task_listener import AsyncListener
 
     if TYPE_CHECKING:
@@ -41,10 +41,10 @@ else:
     from holdfast.errors import HoldfastError
     from holdfast.stores import spin
     from holdfast.stores.redis import connect
-    from holdfast.stores.redis.notify import Listener, sleeper_for
+    from holdfast.stores.redis.notify import Listener, handle_for
     from holdfast.stores.redis.resp import wait_request
+    from holdfast.stores.waiting.handles import Notify, WaitHandle
     from holdfast.stores.waiting.handles import NotifyingStore as _Base
-    from holdfast.stores.waiting.handles import Ring, WaitHandle
 
     if TYPE_CHECKING:
         from holdfast.stores.url import StoreURL
@@ -216,26 +216,28 @@ class AsyncRedisStore(_Base):
         async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
             """Wait until the lock's channel says that it may be this token's turn."""
             loop = asyncio.get_running_loop()
-            rung = asyncio.Event()
-            timer = loop.call_later(at_most / SECOND, rung.set)
-            handle = sleeper_for(key, version, token, rung.set)
-            self._listener.sleep(handle)
+            notified = asyncio.Event()
+            timer = loop.call_later(at_most / SECOND, notified.set)
+            handle = handle_for(key, version, token, notified.set)
+            self._listener.register_wait(handle)
             try:
-                await rung.wait()
+                await notified.wait()
             finally:
                 timer.cancel()
-                self._listener.unsleep(handle)
+                self._listener.cancel_wait(handle)
     else:
 
-        def sleep(self, key: str, version: Version, token: str, ring: Ring) -> WaitHandle:
+        def register_wait(
+            self, key: str, version: Version, token: str, notify: Notify
+        ) -> WaitHandle:
             """Notify when the lock's channel says so."""
-            handle = sleeper_for(key, version, token, ring)
-            self._listener.sleep(handle)
+            handle = handle_for(key, version, token, notify)
+            self._listener.register_wait(handle)
             return handle
 
-        def unsleep(self, handle: WaitHandle) -> None:
+        def cancel_wait(self, handle: WaitHandle) -> None:
             """Notify no longer."""
-            self._listener.unsleep(handle)
+            self._listener.cancel_wait(handle)
 
         def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
             """Wait until the lock's channel says so, and read the channel meanwhile."""

@@ -42,7 +42,7 @@ class AsyncListener:
         self._heard = False
         self._refused = False
 
-    def sleep(self, handle: WaitHandle) -> None:
+    def register_wait(self, handle: WaitHandle) -> None:
         """Ring this one."""
         request = self._subscriptions.add(handle)
         if self._connection is not None:
@@ -50,7 +50,7 @@ class AsyncListener:
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._run())
 
-    def unsleep(self, handle: WaitHandle) -> None:
+    def cancel_wait(self, handle: WaitHandle) -> None:
         """No longer."""
         self._subscriptions.handles.discard(handle)
 
@@ -61,7 +61,7 @@ class AsyncListener:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        self._subscriptions.handles.wake_all()
+        self._subscriptions.handles.notify_all()
 
     async def _run(self) -> None:
         pause = FIRST_PAUSE_S
@@ -118,4 +118,4 @@ class AsyncListener:
         try:
             self._subscriptions.looked(key, await self._look(key))
         except HoldfastError:
-            self._subscriptions.ring(key)
+            self._subscriptions.notify(key)
