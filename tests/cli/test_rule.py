@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.cli import codes
 from holdfast.cli.doctor import Examination
+from holdfast.core.records import LARGEST_FENCE
 from holdfast.errors import Unavailable
 from holdfast.stores.memory import MemoryStore
 from tests.cli.program import Program
@@ -75,6 +76,35 @@ def test_corrupt_record(holdfast: Program) -> None:
     assert holdfast("evict", "k", "--yes").returncode == 0
     done = holdfast("run", "k", "--", "sh", "-c", "echo $HOLDFAST_FENCE")
     assert int(done.stdout) > fence
+
+
+def test_record_of_a_newer_release(holdfast: Program) -> None:
+    """It is neither used nor mended, whatever is said: upgrading is advised."""
+    with holdfast.locks() as locks:
+        locks.acquire("k").release()
+    with sqlite3.connect(holdfast.file) as file:
+        file.execute("""UPDATE holdfast_locks SET record = '{"v":2}', version = version + 1""")
+    file.close()
+    for arguments in (("evict", "k", "--yes"), ("show", "k"), ("run", "k", "--", "true")):
+        done = holdfast(*arguments)
+        assert done.returncode == codes.STORE
+        assert "upgrade holdfast" in done.stderr
+        assert "`holdfast evict`" not in done.stderr
+    assert "newer" in holdfast.json("ls")[0]["fault"]
+
+
+def test_a_fence_that_cannot_grow(holdfast: Program) -> None:
+    """Nobody is granted a fence that others cannot read, and evict mends a free lock too."""
+    with holdfast.locks() as locks:
+        locks.acquire("k").release()
+    with sqlite3.connect(holdfast.file) as file:
+        file.execute(
+            "UPDATE holdfast_locks SET record = json_set(record, '$.fence', ?)", (LARGEST_FENCE,)
+        )
+    file.close()
+    assert "cannot grow" in holdfast("run", "k", "--", "true").stderr
+    assert holdfast("evict", "k", "--yes").returncode == codes.NO
+    assert holdfast("run", "k", "--", "true").returncode == 0
 
 
 def test_purge(holdfast: Program) -> None:

@@ -22,7 +22,7 @@ from holdfast.core.effects import NOW, Draw, Emit, Keep, Steps, Wait
 from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold, hold_of
 from holdfast.core.observations import Observations, View
 from holdfast.core.records import SECOND, Micros
-from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, apply_steps, worst_known_outcome
+from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, apply_steps
 from holdfast.core.waiting import BoundedWait
 from holdfast.errors import (
     LeaseLost,
@@ -122,8 +122,7 @@ def acquire_steps(
             verdict, view = yield from apply_steps(observations, attempt, command, now)
         except (Unavailable, OutcomeUnknown) as trouble:
             wait = wait or _wait_of(attempt, terms, started, scripted)
-            sure = worst_known_outcome(trouble, attempt)
-            yield from wait.ride_out_steps(trouble, sure, "acquire")
+            yield from wait.ride_out_steps(trouble, "acquire")
             now = yield from NOW
             continue
         now = view.got

@@ -4,7 +4,12 @@
     hf1h.<base64url>     hand-over: the next party becomes the holder
 
 Inside are the key, the token, the ttl and the rights, with a checksum, because strings
-get cut. Whoever has a ticket can use it: treat it like a password.
+get cut.
+
+A ticket is a bearer secret: treat it like a password. A share ticket has the lease's own token
+in it, and with the token anybody can renew, free or hand over the lease. That a ticket does
+not give the right to release is a courtesy between parties who trust each other: `join()`
+keeps to it, and whoever takes the ticket apart need not. The checksum is no signature.
 """
 
 from __future__ import annotations
@@ -24,7 +29,8 @@ _PREFIXES: dict[Kind, str] = {"share": "hf1s.", "hand-over": "hf1h."}
 
 
 class Ticket(Discreet, frozen=True, array_like=True):
-    """What a ticket says."""
+    """What a ticket says. `may_release` is what the holder asks of the second party; the store
+    knows the token alone."""
 
     key: str
     token: str

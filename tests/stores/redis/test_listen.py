@@ -168,7 +168,7 @@ def wait_and_leave(locks: holdfast.Locks, key: str) -> weakref.ref[listen.Listen
     release.start()
     locks.acquire(key, timeout=30).release()
     release.join()
-    until(lambda: not store._listener._running)
+    until(lambda: store._listener._thread is None)
     assert store._listener._line is None
     return weakref.ref(store._listener)
 
@@ -195,9 +195,9 @@ def test_nobody_waits_for_a_server_that_is_gone(victim: RedisServer, monkeypatch
         lease = locks.acquire("k", ttl=60)
         with pytest.raises(AcquireTimeout):
             locks.acquire(lease.key, timeout=0.3)
-        assert store._listener._running
+        assert store._listener._thread is not None
         victim.kill()
-        until(lambda: not store._listener._running)
+        until(lambda: store._listener._thread is None)
 
 
 def test_news_of_before_the_subscription(store: RedisStore, key: str) -> None:

@@ -16,7 +16,7 @@ from holdfast.core.commands import NOBODY, Command, Wake
 from holdfast.core.contract import Applied, Entry, Page, Version
 from holdfast.core.records import SECOND, Micros, Record
 from holdfast.core.steps import corrupt
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Unavailable
 from holdfast.runtime.pool import DaemonPool
 from holdfast.stores.base import AsyncStore, Outcome
 from holdfast.stores.redis import layout, talk
@@ -28,6 +28,7 @@ from holdfast.stores.redis.listen import (
     Bells,
     handle_for,
     logger,
+    report_surprise,
 )
 from holdfast.stores.redis.pipeline import Pipeline
 from holdfast.stores.redis.routing import Question
@@ -69,13 +70,14 @@ class AsyncRedisStore(AsyncStore):
             except asyncio.CancelledError:
                 await pipeline.settle(request)
                 raise
+            except Unavailable:  # the connection broke before this was sent
+                return talk.applied(await self._wire.call(call), command, beat)
             reply = replies[0]
             if call.tail or isinstance(reply, ResponseError):
                 reply = await self._wire.settled(call, replies, pipeline.where)
             return talk.applied(reply, command, beat)
         except (Corrupt, ValueError, RecursionError):
-            entry = await self.load(key)
-            raise corrupt(key, entry.fault or "its text is damaged") from None
+            raise corrupt(key, await self.load(key)) from None
 
     async def load(self, key: str) -> Entry:
         """TIME, then GET, in one trip."""
@@ -157,7 +159,7 @@ class AsyncListener:
         request = self._bells.add(handle)
         if self._pipeline is not None:
             self._pipeline.send(request)
-        if self._task is None:
+        if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._run())
 
     def cancel_wait(self, handle: WaitHandle) -> None:
@@ -178,8 +180,8 @@ class AsyncListener:
         while True:
             try:
                 pipeline = await self._connect()
-            except HoldfastError:
-                # Who waits looks by itself meanwhile, and reports the trouble that it meets.
+            except Exception as trouble:
+                report_surprise(trouble)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
                 continue

@@ -223,7 +223,7 @@ class Listener:
         self._line: Line | None = None
         self._reader: object | None = None  # who reads the line: a sleeper, or this listener
         self._read = False  # since the thread last looked, a sleeper has
-        self._running = False
+        self._thread: object | None = None  # stands for the thread that runs
         self._waited_at = 0.0  # when somebody was last seen to sleep
         self._called = threading.Event()
         self._closing = threading.Event()
@@ -276,10 +276,10 @@ class Listener:
     def _add(self, handle: WaitHandle) -> None:
         self._waited_at = monotonic()
         self._send(self.bells.add(handle))
-        if not self._running and not self._closing.is_set():
-            self._running = True
-            if not started(self._run, "holdfast-listen"):
-                self._running = False
+        if self._thread is None and not self._closing.is_set():
+            self._thread = thread = object()
+            if not started(lambda: self._run(thread), "holdfast-listen"):
+                self._thread = None
 
     def _begin(self, handle: WaitHandle) -> Line | None:
         """Add a sleeper; the line, if it is to read it."""
@@ -316,13 +316,22 @@ class Listener:
 
     # --- in our thread ----------------------------------------------------------------------
 
-    def _run(self) -> None:
+    def _run(self, thread: object) -> None:
+        """Whatever ends the thread, whoever sleeps next starts another."""
+        try:
+            self._connect_and_listen()
+        finally:
+            with self._lock:
+                if self._thread is thread:
+                    self._thread = self._line = None
+
+    def _connect_and_listen(self) -> None:
         pause = FIRST_PAUSE_S
         while not self._closing.is_set():
             try:
                 line = self._connect()
-            except HoldfastError:
-                # Who waits looks by itself meanwhile, and reports the trouble that it meets.
+            except Exception as trouble:
+                report_surprise(trouble)
                 if self._hung_up():
                     return
                 self._closing.wait(pause)
@@ -336,8 +345,8 @@ class Listener:
             except _Refused as why:
                 logger.warning("Redis does not push wake-ups, those who wait will poll: %s", why)
                 self._closing.wait(LONGEST_PAUSE_S)
-            except _BROKEN:
-                pass
+            except Exception as trouble:
+                report_surprise(trouble)
             with self._lock:
                 self._line = None
             line.close()
@@ -373,7 +382,7 @@ class Listener:
                 self._waited_at = now
             if now - self._waited_at < LINGER_S:
                 return False
-            self._running, self._line = False, None
+            self._thread = self._line = None
             return True
 
     def _attend(self, line: Line) -> None:
@@ -437,6 +446,13 @@ class _Refused(Exception):
 
 
 _BROKEN = (OSError, HiredisError, _Refused)
+
+
+def report_surprise(trouble: Exception) -> None:
+    """Of what a listener met, tell what nobody has foreseen. Whoever waits looks by itself until
+    it listens again, and reports the store's trouble when it meets it, too."""
+    if not isinstance(trouble, (HoldfastError, *_BROKEN)):
+        logger.warning("Wake-ups from Redis stop for a moment: %r", trouble, exc_info=trouble)
 
 
 def handle_for(key: str, version: Version, token: str, notify: Notify) -> WaitHandle:

@@ -89,6 +89,12 @@ class Connection:
         self._closed, self._paused = True, False
         self._let_go()
 
+    def __del__(self) -> None:
+        # Nobody refers to it any more. Python would close the file as well, but since 3.13 not
+        # without a ResourceWarning.
+        with suppress(AttributeError, sqlite3.Error):  # it was never open
+            self._sqlite.close()
+
     def pause(self) -> None:
         """Let go of the file until it is next used.
 
