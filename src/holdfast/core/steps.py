@@ -30,8 +30,6 @@ from holdfast.core import rules
 from holdfast.core.commands import (
     Blocked,
     Command,
-    Evict,
-    Evicted,
     Free,
     Freed,
     Granted,
@@ -51,25 +49,19 @@ from holdfast.core.effects import (
     Swap,
 )
 from holdfast.core.events import StoreTrouble
-from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold, hold_of
+from holdfast.core.holds import NO_BEAT, Attempt
 from holdfast.core.observations import Observations, View
 from holdfast.core.records import (
     EMPTY,
     LARGEST_FENCE,
     SECOND,
-    Holder,
     Micros,
-    Record,
-    anonymous,
 )
-from holdfast.core.validity import Reading
 from holdfast.errors import (
     CorruptRecord,
     HoldfastError,
-    LeaseLost,
     Misconfigured,
     OutcomeUnknown,
-    TicketRefused,
     Unavailable,
 )
 
@@ -280,7 +272,7 @@ def release_steps(
     try:
         verdict, _ = yield from apply_steps(observations, attempt, attempt.command, now)
     except (Unavailable, OutcomeUnknown):
-        verdict, _ = yield from _retry_command_steps(observations, attempt, "release", until)
+        verdict, _ = yield from retry_command_steps(observations, attempt, "release", until)
     return type(verdict) is Freed or attempt.doubted
 
 
@@ -291,16 +283,16 @@ def undo_steps(
     for attempt in attempts:
         for token in attempt.leftovers():
             free = Attempt(attempt.key, Free(token), NO_BEAT)
-            yield from _retry_command_steps(observations, free, "clean up", until)
+            yield from retry_command_steps(observations, free, "clean up", until)
         attempt.touched = False
 
 
-def _retry_command_steps(
+def retry_command_steps(
     observations: Observations, attempt: Attempt, doing: str, until: Micros
 ) -> Steps[Answer]:
     """Carry out an attempt's command, again and again while the store is in trouble."""
     return (
-        yield from _retry_until_steps(
+        yield from retry_until_steps(
             lambda now: apply_steps(observations, attempt, attempt.command, now),
             attempt,
             doing,
@@ -309,7 +301,7 @@ def _retry_command_steps(
     )
 
 
-def _retry_until_steps(
+def retry_until_steps(
     make_steps: Callable[[Micros], Steps[R]], attempt: Attempt, doing: str, until: Micros
 ) -> Steps[R]:
     """Take steps again and again while the store is in trouble."""
@@ -326,101 +318,3 @@ def _retry_until_steps(
         yield from Emit(StoreTrouble(attempt.key, reason, doing))
         yield from Sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE)
-
-
-# --- two parties ----------------------------------------------------------------------------
-
-
-def enter_steps(
-    observations: Observations, attempt: Attempt, care: Care, until: Micros
-) -> Steps[Hold]:
-    """Use a ticket: join a shared lease (`Renew`) or take an offered one (`Take`)."""
-    verdict, view = yield from _retry_command_steps(observations, attempt, "use a ticket", until)
-    if isinstance(verdict, Granted):
-        hold = hold_of(attempt.key, verdict, attempt.sent_at(verdict.holder.beat), care)
-        if hold.valid(view.got):
-            return hold
-    raise (yield from _refused_steps(observations, attempt.key))
-
-
-def _refused_steps(observations: Observations, key: str) -> Steps[TicketRefused]:
-    """What to raise about a ticket of no use, with who has the lock instead if that is seen."""
-    holders: tuple[Holder, ...] = ()
-    now = "the store did not say who holds it now"
-    try:
-        view = yield from look_steps(observations, key)
-    except HoldfastError:
-        pass
-    else:
-        holders = rules.alive(view.record.holders, observations.dead_when_asked(key, view))
-        owners = ", ".join(sorted({holder.owner for holder in holders}))
-        now = f"it is held by {owners} now" if holders else "nobody holds it now"
-    return TicketRefused(
-        f"The ticket for {key!r} is of no use any more: the lease was released, evicted or "
-        f"lost, or the ticket was used before; {now}. Do not start the work.",
-        key=key,
-        holders=[anonymous(holder) for holder in holders],
-    )
-
-
-def offer_steps(observations: Observations, attempt: Attempt, until: Micros) -> Steps[None]:
-    """Give a hold up for whoever brings the ticket. The caller has ended the hold before."""
-    verdict, _ = yield from _retry_command_steps(observations, attempt, "hand over", until)
-    if not isinstance(verdict, Granted):
-        raise LeaseLost(
-            f"The lease on {attempt.key!r} cannot be handed over: it is lost.", key=attempt.key
-        )
-
-
-# --- operators ------------------------------------------------------------------------------
-
-
-def evict_steps(
-    observations: Observations, key: str, fence: int | None, until: Micros
-) -> Steps[Evicted]:
-    """Throw out who holds now (or only the one with this fence); who they were.
-
-    Who is to go is settled by the first look, so that however often the word is given, nobody
-    goes who came after it, and all are told of though the answer was lost. (So is somebody who
-    went by itself between the look and the word.) A record that cannot be read is replaced by
-    an empty one, unless a later release wrote it.
-    """
-    attempt = Attempt(key, Evict(()))
-    try:
-        view = yield from _retry_until_steps(
-            lambda now: look_steps(observations, key), attempt, "evict", until
-        )
-        if view.record.fence >= LARGEST_FENCE:
-            raise corrupt(key, Entry(view.record))
-        out = tuple(h for h in view.record.holders if fence is None or h.fence == fence)
-        if out:
-            attempt.command = Evict(tuple(holder.fence for holder in out))
-            yield from _retry_command_steps(observations, attempt, "evict", until)
-    except CorruptRecord as unusable:
-        if unusable.newer:
-            raise
-        yield from _retry_until_steps(
-            lambda now: _replace_corrupt_steps(observations, attempt), attempt, "evict", until
-        )
-        return Evicted(())
-    return Evicted(out)
-
-
-def _replace_corrupt_steps(observations: Observations, attempt: Attempt) -> Steps[None]:
-    key = attempt.key
-    try:
-        entry, sent, got = yield from Load(key)
-        attempt.saw_version(entry.version)
-        if entry.newer:
-            raise corrupt(key, entry)
-        if entry.fault is None and entry.record.fence < LARGEST_FENCE:
-            return
-        observations.read_clock(Reading(entry.now, sent, got))
-        at = entry.now.latest if entry.now is not None else (yield from WALL)
-        attempt.expected = entry.version
-        yield from Swap(key, entry.version, Record(fence=at, updated_at=at), ("*",))
-    except OutcomeUnknown:
-        attempt.unsettled = True
-        raise
-    except HoldfastError as trouble:
-        raise worst_known_outcome(trouble, attempt) from trouble.__cause__

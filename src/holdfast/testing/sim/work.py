@@ -12,19 +12,13 @@ from typing import TYPE_CHECKING
 from holdfast.core.acquiring import Terms, acquire_all_steps, acquire_steps
 from holdfast.core.commands import Claim, Free, Offer, Renew, Take
 from holdfast.core.effects import Sleep, Steps
+from holdfast.core.evicting import evict_steps
+from holdfast.core.handing_over import enter_steps, offer_steps
 from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold
 from holdfast.core.listing import list_steps, purge_steps
 from holdfast.core.records import SECOND, Mode
 from holdfast.core.renewing import renew_steps
-from holdfast.core.steps import (
-    BEAT_BYTES,
-    TOKEN_BYTES,
-    enter_steps,
-    evict_steps,
-    offer_steps,
-    release_steps,
-    undo_steps,
-)
+from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, release_steps, undo_steps
 from holdfast.core.tickets import Ticket
 from holdfast.core.wait_until_free import wait_until_free_steps
 from holdfast.core.waiting import BoundedWait
