@@ -22,12 +22,12 @@ from holdfast.errors import CorruptRecord, HoldfastError, OutcomeUnknown
 def evict_steps(
     observations: Observations, key: str, fence: int | None, until: Micros
 ) -> Steps[Evicted]:
-    """Throw out who holds now (or only the one with this fence); who they were.
+    """Evict the current holders, or only the one with `fence`. Returns those evicted.
 
-    Who is to go is settled by the first look, so that however often the word is given, nobody
-    goes who came after it, and all are told of though the answer was lost. (So is somebody who
-    went by itself between the look and the word.) A record that cannot be read is replaced by
-    an empty one, unless a later release wrote it.
+    The first load decides whom to evict. So however often the command is sent, nobody goes who
+    came later, and all are returned although a reply was lost (also one that released by itself
+    after the load). A record that cannot be read is replaced by an empty one, unless a later
+    release wrote it.
     """
     attempt = Attempt(key, Evict(()))
     try:

@@ -26,7 +26,7 @@ def enter_steps(
 
 
 def _refused_steps(observations: Observations, key: str) -> Steps[TicketRefused]:
-    """What to raise about a ticket of no use, with who has the lock instead if that is seen."""
+    """Returns what to raise about a ticket of no use, with who holds the lock, if that is known."""
     holders: tuple[Holder, ...] = ()
     now = "the store did not say who holds it now"
     try:
@@ -45,7 +45,7 @@ def _refused_steps(observations: Observations, key: str) -> Steps[TicketRefused]
 
 
 def offer_steps(observations: Observations, attempt: Attempt, until: Micros) -> Steps[None]:
-    """Give a hold up for whoever brings the ticket. The caller has ended the hold before."""
+    """Give a hold up to whoever brings the ticket. The caller has ended the hold before."""
     verdict, _ = yield from retry_command_steps(observations, attempt, "hand over", until)
     if not isinstance(verdict, Granted):
         raise LeaseLost(

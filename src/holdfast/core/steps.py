@@ -1,4 +1,4 @@
-"""The protocol: load, ask the rules, swap, look again, wait, time out.
+"""The protocol of one command: load, ask the rules, swap, and look again.
 
 Generators that yield effects (see `effects`) and share the suffix `_steps`. They run
 unchanged under threads, asyncio and the simulator. How they work:
@@ -71,16 +71,17 @@ BEAT_BYTES = 8
 # Store trouble is tried again after a pause that doubles between these two.
 FIRST_PAUSE: Micros = 20_000
 LONGEST_PAUSE: Micros = 2 * SECOND
-# Conflicts are the progress of others; a few in a row ask for a little distance. Who only wants a
-# place in the queue keeps ever more of it: else of a thousand who come together each write lets in
-# one, and the others slow down the one whose turn it is.
+# A conflict means that another party made progress. After a few in a row we pause, and a claim that
+# only wants a place in the queue pauses longer each time: of a thousand that come together each
+# write lets in one, and the tries of the others slow down the one whose turn it is.
 CONFLICTS_AT_FULL_SPEED = 4
 MOST_DOUBLINGS = 6
-# Of a record that does not change. Two who write at once may both be refused, but not for long.
+# Refused writes of a record that does not change. Two that write at once may both be refused, but
+# not again and again.
 MOST_REFUSALS = 20
-# Who hears within this time that no answer comes was cut off: the store may answer another try.
+# If the error comes within this time, the connection broke, and another try may be answered.
 CUT_OFF_WITHIN: Micros = SECOND
-# Verdicts that come with a write: if a remembered record was stale, the write will not do.
+# Verdicts that come with a write: if the remembered record was stale, the swap is a conflict.
 _PROVEN_BY_SWAP = frozenset({Granted, Freed})
 
 
@@ -94,7 +95,7 @@ R = TypeVar("R")
 
 
 def look_steps(observations: Observations, key: str) -> Steps[View]:
-    """Load a record and remember when."""
+    """Load a record, and note it in the observations."""
     entry, sent, got = yield from Load(key)
     return _view(observations, key, entry, sent, got)
 
@@ -106,7 +107,7 @@ def _view(observations: Observations, key: str, entry: Entry, sent: Micros, got:
 
 
 def corrupt(key: str, entry: Entry) -> CorruptRecord:
-    """What to raise about a record that cannot be read."""
+    """Returns what to raise about a record that cannot be used."""
     fault = entry.fault or "its text is damaged"
     if entry.record.fence >= LARGEST_FENCE:
         fault = f"its fence {entry.record.fence} cannot grow any further"
@@ -138,7 +139,7 @@ def apply_steps(
 def _swap_steps(
     observations: Observations, attempt: Attempt, command: Command, now: Micros
 ) -> Steps[Answer]:
-    """Load, decide, swap; and again, if somebody was faster."""
+    """Load, decide and swap, again after each conflict."""
     key = attempt.key
     view = observations.recall(key)
     proven = False  # a view is proven by a reply; a recalled one only by its swap
@@ -165,7 +166,7 @@ def _swap_steps(
         record = view.record
         dead: rules.Dead = rules.nobody
         if record.holders or record.queue:
-            # A reply proves nobody's silence for longer than until it was asked for.
+            # A reply proves a party's silence only until the request for it left.
             dead = observations.dead(key, view.now, view.sent if proven else now)
         decision = rules.decide(command, record, dead, stamp)
         verdict, new = decision.verdict, decision.record
@@ -186,7 +187,7 @@ def _swap_steps(
         except OutcomeUnknown:
             attempt.doubted, attempt.expected = True, view.version
             observations.forget(key)
-            if unanswered:  # twice in a row: whoever called knows how long to go on
+            if unanswered:  # twice in a row: the caller knows how long to go on
                 raise
             unanswered = True
             view = None
@@ -217,7 +218,7 @@ def _swap_steps(
 def _script_steps(
     observations: Observations, attempt: Attempt, command: Command, now: Micros
 ) -> Steps[Answer]:
-    """The same in one trip, where the store knows the rules itself."""
+    """The same in one trip, where the store runs the rules."""
     cut_off = False
     while True:
         beat, attempt.next_beat = attempt.next_beat, ""
@@ -254,7 +255,7 @@ def worst_known_outcome(trouble: HoldfastError, attempt: Attempt) -> HoldfastErr
 
 
 def _step_back_steps(at_most: Micros) -> Steps[None]:
-    """Sleep for a random part of this."""
+    """Pause for a random part of this time."""
     drawn = yield from Draw(2)
     yield from Sleep(int(drawn, 16) * at_most >> 16)
 
@@ -265,7 +266,7 @@ def _step_back_steps(at_most: Micros) -> Steps[None]:
 def release_steps(
     observations: Observations, attempt: Attempt, now: Micros, until: Micros
 ) -> Steps[bool]:
-    """Free a hold. False: there was nothing left to free.
+    """Free a hold. Returns False if there was nothing left to free.
 
     The caller has ended the hold before, so that no beat outlives the release.
     """
@@ -279,7 +280,7 @@ def release_steps(
 def undo_steps(
     observations: Observations, attempts: Iterable[Attempt], until: Micros
 ) -> Steps[None]:
-    """Take out of the store whatever these attempts may have left there."""
+    """Remove from the store whatever these attempts may have left there."""
     for attempt in attempts:
         for token in attempt.leftovers():
             free = Attempt(attempt.key, Free(token), NO_BEAT)
@@ -304,7 +305,7 @@ def retry_command_steps(
 def retry_until_steps(
     make_steps: Callable[[Micros], Steps[R]], attempt: Attempt, doing: str, until: Micros
 ) -> Steps[R]:
-    """Take steps again and again while the store is in trouble."""
+    """Run steps again and again while the store is in trouble, with growing pauses."""
     pause = FIRST_PAUSE
     while True:
         now = yield from NOW
