@@ -7,7 +7,7 @@ import select
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ import pytest
 import holdfast
 from holdfast import OutcomeUnknown, Unavailable, aio
 from holdfast.core.commands import Claim, Granted
+from holdfast.core.records import SECOND
 from holdfast.stores.redis import RedisStore
 from holdfast.stores.registry import open_store
 from tests.engines.base import free_port
@@ -22,6 +23,7 @@ from tests.engines.redis import RedisCluster, RedisServer, SentinelSetup, client
 from tests.engines.shared import shared
 from tests.helpers import unique
 
+Patch = pytest.MonkeyPatch
 FACES = pytest.mark.parametrize("face", ["sync", "async"])
 SETUPS: list[type[Any]] = [RedisServer, SentinelSetup, RedisCluster]
 
@@ -117,6 +119,7 @@ class Breaking:
         self.port = free_port()
         self.breaks = 0
         self.carried_out = True
+        self.then_gone = False  # and nobody can connect any more
         self.requests = 0
         self._target = target
         self._listening = socket.create_server(("127.0.0.1", self.port))
@@ -126,6 +129,12 @@ class Breaking:
         """Until the end of the block."""
         threading.Thread(target=self._accept, daemon=True).start()
         yield self
+        self.go()
+
+    def go(self) -> None:
+        """Take no more connections."""
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)  # ends a thread that waits in `accept`
         self._listening.close()
 
     def _accept(self) -> None:
@@ -151,6 +160,8 @@ class Breaking:
                         if self.carried_out:
                             far.sendall(data)
                             far.recv(65536)
+                        if self.then_gone:
+                            self.go()
                         return
                 (far if source is near else near).sendall(data)
 
@@ -218,6 +229,42 @@ def test_a_claim_finds_its_token(
         assert (await answer(locks.show(key))).holders[0].fence == lease.fence
         breaking.breaks = 1
         assert await answer(lease.release()) is True
+        await answer(locks.close())
+
+    asyncio.run(run())
+
+
+CALLS: dict[str, Callable[[Any, Any, str, str], Any]] = {
+    "try_acquire": lambda locks, lease, ticket, key: locks.try_acquire(key + "-other"),
+    "acquire": lambda locks, lease, ticket, key: locks.acquire(key + "-other", timeout=1),
+    "release": lambda locks, lease, ticket, key: lease.release(),
+    "hand_over": lambda locks, lease, ticket, key: lease.hand_over(),
+    "take": lambda locks, lease, ticket, key: locks.take(ticket),
+    "renew": lambda locks, lease, ticket, key: lease.renew(),
+}
+
+
+@FACES
+@pytest.mark.parametrize("carried_out", [True, False])
+@pytest.mark.parametrize("call", CALLS)
+def test_the_server_is_gone_after_the_first_request(
+    breaking: Breaking, monkeypatch: Patch, key: str, call: str, face: str, carried_out: bool
+) -> None:
+    """Nobody can know whether that one was carried out, however sure the later ones are."""
+    for module in ("sync", "sync_leases", "aio", "aio_leases"):
+        monkeypatch.setattr(f"holdfast.{module}.PATIENCE", SECOND // 2)
+    monkeypatch.setattr("holdfast.runtime.driver.GRACE", SECOND // 10)
+    monkeypatch.setattr("holdfast.runtime.driver_async.GRACE", SECOND // 10)
+    url = f"redis://127.0.0.1:{breaking.port}"
+
+    async def run() -> None:
+        locks: Any = holdfast.connect(url) if face == "sync" else aio.connect(url)
+        offered = await answer(locks.acquire(key + "-offered"))
+        ticket = await answer(offered.hand_over())
+        lease = await answer(locks.acquire(key, ttl=300))
+        breaking.carried_out, breaking.then_gone, breaking.breaks = carried_out, True, 1
+        with pytest.raises(OutcomeUnknown):
+            await answer(CALLS[call](locks, lease, ticket, key))
         await answer(locks.close())
 
     asyncio.run(run())
