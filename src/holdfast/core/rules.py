@@ -120,7 +120,10 @@ def without(parties: tuple[Any, ...], token: str) -> tuple[Any, ...]:
 
 def with_changed(parties: tuple[Any, ...], changed: Party) -> tuple[Any, ...]:
     """Returns the parties with this one in the place of the one that has the same token."""
-    return tuple(changed if party.token == changed.token else party for party in parties)
+    for place, party in enumerate(parties):
+        if party.token == changed.token:  # the first, should another program have written two
+            return (*parties[:place], changed, *parties[place + 1 :])
+    return parties
 
 
 def next_up(record: Record, dead: Dead) -> Wake:
@@ -194,8 +197,8 @@ def _grant(
 
 def _other_limit(claim: Claim, holders: tuple[Holder, ...]) -> int | None:
     if claim.mode == "counted":
-        for holder in holders:
-            if holder.mode == "counted" and holder.limit != claim.limit:
+        for holder in holders:  # one that another program wrote may name no limit
+            if holder.mode == "counted" and holder.limit not in (None, claim.limit):
                 return holder.limit
     return None
 

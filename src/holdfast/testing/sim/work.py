@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.testing.sim.client import SimClient
 
 GRACE = 5 * SECOND
-PATIENCE = 5 * SECOND
+RETRY_FOR = 5 * SECOND
 
 
 # --- calls ------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def release(client: SimClient, op: Op, belief: Belief) -> Script[None]:
     attempt.touched = True
     now = client.now()
     try:
-        yield from run(release_steps(client.observations, attempt, now, now + PATIENCE))
+        yield from run(release_steps(client.observations, attempt, now, now + RETRY_FOR))
     except HoldfastError:
         return
     except Interrupted:
@@ -129,7 +129,7 @@ def hand_over(client: SimClient, op: Op, belief: Belief) -> Script[None]:
     if not client.end(hold, "handed over", "handed over"):
         return
     try:
-        yield from run(offer_steps(client.observations, attempt, client.now() + PATIENCE))
+        yield from run(offer_steps(client.observations, attempt, client.now() + RETRY_FOR))
     except (HoldfastError, Interrupted):
         op.interruptible = False
         yield from undo(client, op, (attempt,))
@@ -213,7 +213,7 @@ def _take(client: SimClient, op: Op) -> Script[None]:
     op.tokens.add(ticket.token)
     attempt = Attempt(ticket.key, Take(ticket.token, token, client.name, ticket.ttl))
     op.attempts.append(attempt)
-    steps = enter_steps(client.observations, attempt, Care(), client.now() + PATIENCE)
+    steps = enter_steps(client.observations, attempt, Care(), client.now() + RETRY_FOR)
     belief = yield from enter(client, op, attempt, steps)
     if belief is not None:
         yield from _use(client, op, [belief])
@@ -225,7 +225,7 @@ def _join(client: SimClient, op: Op) -> Script[None]:
     op.tokens.add(ticket.token)
     attempt = Attempt(ticket.key, Renew(ticket.token))
     care = Care(may_release=ticket.may_release)
-    steps = enter_steps(client.observations, attempt, care, client.now() + PATIENCE)
+    steps = enter_steps(client.observations, attempt, care, client.now() + RETRY_FOR)
     belief = yield from enter(client, op, attempt, steps)
     if belief is not None:
         yield from _use(client, op, [belief])
@@ -236,7 +236,7 @@ def _evict(client: SimClient, op: Op) -> Script[None]:
     key = world.plan.keys[int(op.rng.random() * len(world.plan.keys))]
     holders = world.store.record(key).holders
     fence = holders[0].fence if holders and op.rng.random() < 0.5 else None
-    steps = evict_steps(client.observations, key, fence, client.now() + PATIENCE)
+    steps = evict_steps(client.observations, key, fence, client.now() + RETRY_FOR)
     evicted = yield from _quietly(op, steps)
     if evicted is not None:
         op.evicted.update(holder.fence for holder in evicted.holders)
