@@ -36,8 +36,8 @@ class BlobTarget(Target):
     def corrupt(self, key: str) -> None:
         store = self.open()
         assert isinstance(store, BlobStore)
-        place = store.place
-        obstore.put(place.store, place.path(name_of(key)), JUNK)
+        bucket = store.bucket
+        obstore.put(bucket.store, bucket.path(name_of(key)), JUNK)
 
 
 class DirectoryTarget(Target):

@@ -31,7 +31,7 @@ class Blobs:
         """The bucket, and the path of an object in it."""
         store = open_store(uri)
         assert isinstance(store, BlobStore)
-        return store.place.store, parse(uri).path.strip("/")
+        return store.bucket.store, parse(uri).path.strip("/")
 
 
 def register() -> None:

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 from msgspec import Struct
 
 from holdfast.errors import BadURL, MissingDriver
-from holdfast.stores.blob.folder import Folder
+from holdfast.stores.directory.folder import Folder
 from holdfast.stores.url import StoreURL, parse, redact
 
 LEASE_DIRNAME = "lock"

@@ -1,4 +1,4 @@
-"""From a URL or an object of obstore's to the place where our records are."""
+"""From a URL, or a store of obstore's, to a bucket and its settings."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
 
 from holdfast.core.records import SECOND
 from holdfast.errors import BadOption, BadURL, Misconfigured, MissingDriver
-from holdfast.stores.blob.clock import Grain
+from holdfast.stores.blob.bucket import Bucket
 from holdfast.stores.blob.names import check_prefix
-from holdfast.stores.blob.wire import Place
+from holdfast.stores.blob.service_clock import Grain
 from holdfast.stores.shortage import has_room_for, shortage
 from holdfast.stores.url import redact
 
@@ -87,8 +87,8 @@ def _number(given: dict[str, Any], name: str, default: float, least: float) -> f
 # --- URLs -----------------------------------------------------------------------------------
 
 
-def open_source(url: StoreURL, given: dict[str, Any]) -> tuple[Place, Settings]:
-    """The place that a URL names."""
+def open_bucket(url: StoreURL, given: dict[str, Any]) -> tuple[Bucket, Settings]:
+    """Returns the bucket that a URL names, opened."""
     scheme = _SCHEMES.get(url.scheme, url.scheme)
     options = {**url.options, **given}
     settings = settings_from(options)
@@ -102,8 +102,8 @@ def open_source(url: StoreURL, given: dict[str, Any]) -> tuple[Place, Settings]:
         options.setdefault("account_name", url.host.partition(".")[0])
     prefix = check_prefix(url.path)
     where = f"{scheme}://{bucket}/{prefix}"
-    store = _open_bucket(kind, bucket, settings, options, where)
-    return Place(store, prefix, where, by_generation=kind is GCSStore), settings
+    store = _open_store(kind, bucket, settings, options, where)
+    return Bucket(store, prefix, where, by_generation=kind is GCSStore), settings
 
 
 def _as_written(url: StoreURL) -> str:
@@ -111,7 +111,7 @@ def _as_written(url: StoreURL) -> str:
     return urlsplit(url.text).netloc.rpartition("@")[2]
 
 
-def _open_bucket(
+def _open_store(
     kind: type[Any], bucket: str, settings: Settings, options: dict[str, Any], where: str
 ) -> Any:
     timeout = f"{settings.timeout_s:g}s"
@@ -156,21 +156,21 @@ def _provider(name: str) -> Any:
         raise Misconfigured(f"{name} found no credentials ({type(exc).__name__}).") from exc
 
 
-def _open_folder(url: StoreURL, settings: Settings, options: dict[str, Any]) -> Place:
+def _open_folder(url: StoreURL, settings: Settings, options: dict[str, Any]) -> Bucket:
     if options:
         raise BadURL(f"file: URLs have no option {', '.join(sorted(options))}.")
     try:
         store = LocalStore(prefix=url.path, mkdir=False)
     except (BaseError, ValueError, OSError) as exc:
         raise Misconfigured(f"{url.path} is not a folder that can be used.") from exc
-    return Place(store, "", f"file://{url.path}", by_generation=False, in_order=False)
+    return Bucket(store, "", f"file://{url.path}", by_generation=False, in_order=False)
 
 
 # --- objects --------------------------------------------------------------------------------
 
 
-def adopt_place(found: Any, given: dict[str, Any]) -> tuple[Place, Settings]:
-    """The place that an open store of obstore's stands for."""
+def adopt_bucket(found: Any, given: dict[str, Any]) -> tuple[Bucket, Settings]:
+    """Returns the bucket that an open store of obstore's stands for."""
     options = dict(given)
     settings = settings_from(options)
     if options:
@@ -179,4 +179,4 @@ def adopt_place(found: Any, given: dict[str, Any]) -> tuple[Place, Settings]:
         raise BadURL(f"Locks cannot be kept in a {type(found).__name__} of obstore's.")
     where = f"{type(found).__name__}({getattr(found, 'prefix', None) or ''})"
     generation = isinstance(found, GCSStore)
-    return Place(found, settings.prefix, where, by_generation=generation), settings
+    return Bucket(found, settings.prefix, where, by_generation=generation), settings

@@ -27,7 +27,7 @@ from holdfast.core.records import SECOND, Micros, Record
 from holdfast.errors import HoldfastError, Misconfigured, OutcomeUnknown, Unavailable
 from holdfast.runtime import clock
 from holdfast.stores.base import Outcome
-from holdfast.stores.blob.body import (
+from holdfast.stores.blob.codec import (
     expiries_from,
     label_of,
     new_nonce,
@@ -36,9 +36,8 @@ from holdfast.stores.blob.body import (
     unpack,
     with_expiries,
 )
-from holdfast.stores.blob.clock import ServiceClock
-from holdfast.stores.blob.memory import Memory
 from holdfast.stores.blob.names import CLOCK, key_of, name_of, start_of
+from holdfast.stores.blob.own_writes import OwnWrites
 from holdfast.stores.blob.requests import (
     Answer,
     Calls,
@@ -54,13 +53,14 @@ from holdfast.stores.blob.requests import (
     Unchanged,
     Written,
 )
+from holdfast.stores.blob.service_clock import ServiceClock
 from holdfast.stores.waiting.handles import is_taken
 
 # A waiter looks again after a part of the time that it has waited for so far, so that short
 # waits end soon and long ones cost little.
 FIRST_NAP: Micros = 20_000
 LONGEST_NAP: Micros = SECOND
-PATIENCE = 20
+NAP_DIVISOR = 20
 # Where the clock may not be read by a write, it is not tried again for a while.
 TRY_CLOCK_AGAIN: Micros = 60 * SECOND
 # The last writer is asked for after this, or after a few times the slowest request of late.
@@ -75,7 +75,7 @@ class Conditional:
         self.clock = service
         self._errors_tell_time = errors_tell_time
         self._no_clock_until: Micros = 0
-        self._memory = Memory()
+        self._own_writes = OwnWrites()
 
     # --- load -------------------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ class Conditional:
         written = self.clock.grain.interval(answer.modified)
         if written is None:
             return entry
-        when = self._memory.when(key, version)
+        when = self._own_writes.when(key, version)
         if when is not None:
             self.clock.learn(written, *when)
         record = with_expiries(entry.record, expiries_from(entry.record, written))
@@ -185,20 +185,20 @@ class Conditional:
     def _settled_calls(self, key: str, version: Version, record: Record) -> Calls[Record | None]:
         """The record with the expiries of those who were written by us before, and left it to
         the clock: this write moves the object's time. None: it has changed meanwhile."""
-        if self._memory.left_open(key, version, record):
+        if self._own_writes.left_open(key, version, record):
             answer: Answer = yield Head(name_of(key))
             if not isinstance(answer, Found) or answer.version != version:
                 return None
             written = self.clock.grain.interval(answer.modified)
             if written is not None:
-                self._memory.close(key, version, expiries_from(record, written))
-        return with_expiries(record, self._memory.expiries(key, version))
+                self._own_writes.close(key, version, expiries_from(record, written))
+        return with_expiries(record, self._own_writes.expiries(key, version))
 
     def _done(self, key: str, record: Record | None, version: Version, sent: Micros) -> Swapped:
         if record is None:
-            self._memory.forget(key)
+            self._own_writes.forget(key)
             return Swapped(None, self.clock.now())
-        self._memory.wrote(key, version, record, sent, clock.monotonic())
+        self._own_writes.wrote(key, version, record, sent, clock.monotonic())
         return Swapped(version, self.clock.now())
 
     # --- scan -------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ class Conditional:
         """Look again and again, at first soon, then less and less often: what was found."""
         started = clock.monotonic()
         ends_at = started + at_most
-        first = self._memory.waiting_since(key, token, started)
+        first = self._own_writes.waiting_since(key, token, started)
         while (left := ends_at - clock.monotonic()) > 0:
             nap = _nap(clock.monotonic() - first)
             if (yield Pause(min(nap, left))) or nap >= left:
@@ -269,13 +269,13 @@ class LastWriter(Conditional):
             return Conflict((yield from self._entry_calls(key, before, sent)))
         if record is None:
             yield Delete(name)
-            self._memory.forget(key)
+            self._own_writes.forget(key)
             return Swapped(None, self.clock.now())
         if isinstance(before, Found):
             written = self.clock.grain.interval(before.modified)
-            if written is not None and self._memory.left_open(key, version, record):
-                self._memory.close(key, version, expiries_from(record, written))
-        body = pack(key, nonce, with_expiries(record, self._memory.expiries(key, version)))
+            if written is not None and self._own_writes.left_open(key, version, record):
+                self._own_writes.close(key, version, expiries_from(record, written))
+        body = pack(key, nonce, with_expiries(record, self._own_writes.expiries(key, version)))
         sent = clock.monotonic()
         yield Put(name, body, anyway=True)
         self._measure(sent)
@@ -291,7 +291,7 @@ class LastWriter(Conditional):
 
 
 def _nap(waited: Micros) -> Micros:
-    nap = min(max(waited // PATIENCE, FIRST_NAP), LONGEST_NAP)
+    nap = min(max(waited // NAP_DIVISOR, FIRST_NAP), LONGEST_NAP)
     return round(nap * random.uniform(0.5, 1.5))
 
 
@@ -300,3 +300,8 @@ def _key_in(name: str, answer: Answer) -> str | None:
     if label is not None and name_of(label.key) == name:
         return label.key
     return key_of(name)
+
+
+def check_calls() -> Calls[None]:
+    """The smallest request that needs the bucket."""
+    yield Names("", None, 1)

@@ -15,9 +15,9 @@ from holdfast.core.records import Record
 from holdfast.errors import BadOption, BadURL, MissingDriver, StoreReadOnly
 from holdfast.runtime import fork_hooks
 from holdfast.stores.base import Outcome, Store
-from holdfast.stores.blob.body import label_of, new_nonce, pack, unpack
-from holdfast.stores.blob.folder import TICK, Folder, version_of
+from holdfast.stores.blob.codec import label_of, new_nonce, pack, unpack
 from holdfast.stores.blob.names import key_of, name_of, start_of
+from holdfast.stores.directory.folder import TICK, Folder, version_of
 from holdfast.stores.waiting.handles import (
     NotifyingStore,
     PollResult,

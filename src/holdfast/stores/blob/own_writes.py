@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from holdfast.core.contract import Version
 from holdfast.core.records import Micros, Record
-from holdfast.stores.blob.body import Mark, unclocked
+from holdfast.stores.blob.codec import Mark, unclocked
 
 REMEMBERED = 4096
 K = TypeVar("K")
@@ -27,7 +27,7 @@ class _Last:
         self.expiries: dict[Mark, Micros] = {}
 
 
-class Memory:
+class OwnWrites:
     """Bounded; what is forgotten costs a request, or a lease that lasts a little longer."""
 
     def __init__(self) -> None:
