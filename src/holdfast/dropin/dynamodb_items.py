@@ -20,8 +20,8 @@ from botocore.exceptions import ClientError
 from holdfast.core.records import SECOND, Micros
 from holdfast.core.validity import RATE, Reading
 from holdfast.runtime import clock
-from holdfast.stores.dynamodb.clock import HeaderClock
 from holdfast.stores.dynamodb.errors import CONDITION_FAILED, code_of, was_retried
+from holdfast.stores.dynamodb.header_clock import HeaderClock
 
 Item = dict[str, Any]
 

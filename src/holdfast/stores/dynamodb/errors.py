@@ -9,7 +9,7 @@ the earlier attempts, whatever the last one was told.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from botocore import exceptions as boto
@@ -23,10 +23,10 @@ from holdfast.errors import (
     StoreFull,
     Unavailable,
 )
+from holdfast.stores.dynamodb.protocol import Doing
 from holdfast.stores.shortage import ADVICE, is_shortage
 from holdfast.stores.url import redact
 
-Doing = Literal["reading", "writing", "setting up"]
 CONDITION_FAILED = "ConditionalCheckFailedException"
 INVALID = "ValidationException"
 MOST_WORDS = 300
@@ -232,14 +232,14 @@ def status_of(exc: Exception) -> int:
     return int(_answer(exc).get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
-def trouble(exc: Exception, doing: Doing, place: str, *, sent_twice: bool) -> HoldfastError:
+def trouble(exc: Exception, doing: Doing, where: str, *, sent_twice: bool) -> HoldfastError:
     """An error in our words. The caller raises it `from exc`."""
     meaning = _meaning(exc, doing)
     kind = meaning.reading if doing == "reading" else meaning.writing
     refused = doing == "writing" and is_answer(exc)  # this time: what of the time before?
     if sent_twice and doing != "reading" and (refused or issubclass(kind, Unavailable)):
         kind = OutcomeUnknown
-    return kind(f"{place}: {_words(exc)} {meaning.advice}".rstrip())
+    return kind(f"{where}: {_words(exc)} {meaning.advice}".rstrip())
 
 
 def _meaning(exc: Exception, doing: Doing) -> Meaning:

@@ -39,7 +39,7 @@ MOST_OWNERS = 4
 Item = dict[str, Any]
 
 
-class Layout(Struct, frozen=True):
+class ItemCodec(Struct, frozen=True):
     """How items are written. `typed`: a value says its type, as in {"S": "text"}; boto3's
     resources do that by themselves."""
 
