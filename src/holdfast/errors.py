@@ -122,9 +122,15 @@ class StoreReadOnly(Misconfigured):
 class CorruptRecord(Misconfigured):
     """A record in the store cannot be read, and is left alone."""
 
-    def __init__(self, message: str | None = None, *, key: str = "") -> None:
+    def __init__(self, message: str | None = None, *, key: str = "", newer: bool = False) -> None:
         super().__init__(message)
         self.key = key
+        self.newer = newer  # a later release wrote it: nobody but such a one may replace it
+
+
+class CorruptClock(Misconfigured):
+    """The clock that a store keeps for all its clients cannot be read, and nobody can tell who
+    still holds a lock."""
 
 
 # --- not sure, or no longer -------------------------------------------------------------

@@ -305,6 +305,19 @@ def test_an_eviction_replaces_what_cannot_be_read(clock: Any) -> None:
     assert store.asked[-1] == Swap("k", 3, Record(fence=at, updated_at=at), ANYONE)
 
 
+NEWER = Entry(version=3, now=CLOCK, fault="it is newer", newer=True)
+
+
+@pytest.mark.parametrize("answers", [[NEWER], [BROKEN, NEWER]])
+def test_an_eviction_leaves_alone_what_a_newer_release_wrote(answers: list[Any]) -> None:
+    """Whoever wrote it may hold the lock; this release does not know."""
+    store = Store(*answers)
+    with pytest.raises(CorruptRecord, match="does not evict it") as newer:
+        play(evict_steps(observations(), "k", None, 5 * SECOND), store)
+    assert newer.value.newer
+    assert set(store.kinds) == {Load}
+
+
 def test_an_eviction_leaves_alone_what_was_put_right_meanwhile() -> None:
     """Somebody was faster, and perhaps somebody holds it by now."""
     store = Store(BROKEN, TAKEN)

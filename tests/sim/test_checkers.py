@@ -423,7 +423,7 @@ def test_watching_sees_who_was_there_all_the_time() -> None:
     watch = scene.op(1, "watch")
     scene.world.t = SECOND
     scene.world.ledger.op_done(watch)
-    watch.seen_free = "a"
+    watch.seen_free = ("a",)
     with pytest.raises(Violation, match="free-was-free"):
         scene.world.ledger.op_done(watch)
     watch.started = holding.since - 1  # it may have looked before the holder came

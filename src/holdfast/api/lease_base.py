@@ -142,14 +142,17 @@ class LeaseBase(Generic[E]):
 
     @property
     def ticket(self) -> str:
-        """A ticket for a second party to keep this lease alive, without the right to release."""
+        """A ticket for a second party to keep this lease alive and not to release it: `share()`."""
         return self.share()
 
     def share(self, *, release: bool = False) -> str:
         """A ticket with which a second party may `join()` and keep this lease alive.
 
         Either side alone keeps it. The one who releases ends it for both, and the other
-        learns it at its next beat; a joined party may do so only with `release=True`.
+        learns it at its next beat. Without `release=True` a joined party is asked not to:
+        its `release()` only leaves, and its `hand_over()` is refused. That is a courtesy
+        between parties who trust each other and not enforced by the store: a ticket is a
+        secret with which whoever has it could also end the lease.
         """
         hold = self._hold
         self._leases.check_held(hold)

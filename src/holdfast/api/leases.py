@@ -95,7 +95,7 @@ class Lease(LeaseBase[threading.Event]):
             self._driver.undo((attempt,))
             raise
         leases.ended(hold, "Handed over")
-        return ticket
+        return str(ticket)
 
     def __enter__(self) -> Lease:
         self.check()

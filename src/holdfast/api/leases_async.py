@@ -102,7 +102,7 @@ class Lease(LeaseBase[asyncio.Event]):
             await self._driver.undo((attempt,))
             raise
         leases.ended(hold, "Handed over")
-        return ticket
+        return str(ticket)
 
     async def __aenter__(self) -> Lease:
         self.check()

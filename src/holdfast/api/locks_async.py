@@ -23,18 +23,21 @@ from holdfast.api.store_source import DEFAULT, StoreSource, connect_to
 from holdfast.api.wants import Want, check_wants
 from holdfast.core.acquiring import acquire_all_steps, acquire_steps
 from holdfast.core.contract import Facts
+from holdfast.core.discreet import hidden
 from holdfast.core.effects import Steps
 from holdfast.core.events import Event
 from holdfast.core.holds import Attempt, Hold
 from holdfast.core.listing import list_steps, purge_steps, show_steps
 from holdfast.core.steps import enter_steps, evict_steps
 from holdfast.core.wait_until_free import wait_until_free_steps
-from holdfast.errors import Busy, UsageError
+from holdfast.errors import Busy, HoldfastError, UsageError
 from holdfast.runtime import clock
 from holdfast.runtime.client import Client
 from holdfast.runtime.driver_async import Driver
 from holdfast.runtime.flavour import ASYNC
+from holdfast.runtime.frames import without_frames
 from holdfast.stores.base import Store
+from holdfast.stores.url import hidden_options
 
 if ASYNC:
     from holdfast.api.awaitable_lease import Acquiring
@@ -66,6 +69,7 @@ def connect(
                       for it too, so it should not take long
     sinks             more of such functions, each called with every event
     """
+    url, store_options = hidden(url), hidden_options(store_options)
     make = functools.partial(
         Locks,
         owner=owner,
@@ -241,6 +245,7 @@ class Locks:
         self, ticket: str, *, keep: bool = True, max_hold: Seconds | None = None
     ) -> Lease:
         """Keep a lease alive together with the party who gave the ticket (`share()`)."""
+        ticket = hidden(ticket)
         attempt, care = self._requests.join(ticket, keep, max_hold)
         until = clock.monotonic() + RETRY_FOR
         steps = enter_steps(self._observations, attempt, care, until)
@@ -257,6 +262,7 @@ class Locks:
         max_hold: Seconds | None = None,
     ) -> Lease:
         """Become the holder of a lease that was handed over, with a new fence."""
+        ticket = hidden(ticket)
         attempt = self._requests.take(ticket, owner, ttl, note)
         care = self._requests.care(keep, max_hold)
         until = clock.monotonic() + RETRY_FOR
@@ -394,10 +400,14 @@ class Locks:
     async def setup(self) -> None:
         """Create what the store needs. Harmless to repeat."""
         self._client.check_usable()
-        if ASYNC:
-            await self._driver.store_here().setup()
-        else:
-            self._client.store.setup()
+        try:
+            if ASYNC:
+                await self._driver.store_here().setup()
+            else:
+                self._client.store.setup()
+        except HoldfastError as trouble:
+            without_frames(trouble)
+            raise
 
     async def close(self) -> None:
         """Let go of the store. Leases that are still held are lost to this client, and given back

@@ -14,6 +14,7 @@ from holdfast.api.options import Seconds
 from holdfast.core.acquiring import Terms, patience_for, queues_at_once
 from holdfast.core.commands import Claim, Offer, Renew, Take
 from holdfast.core.contract import Facts
+from holdfast.core.discreet import hidden
 from holdfast.core.holds import Attempt, Care, Hold
 from holdfast.core.records import SECOND, Micros
 from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES
@@ -61,19 +62,22 @@ class Requests:
     ) -> Attempt:  # fmt: skip
         """A claim with a token of its own."""
         key = self.key(key)
-        drawn = urandom(TOKEN_BYTES + BEAT_BYTES).hex()
         checked_mode, checked_limit = options.check_mode(mode, limit)
         checked_ttl = self.ttl if ttl is None else options.check_ttl(ttl)
         scripted = self._facts.scripted
         # Said here where it is usual, it saves `acquire_steps` a copy.
         queue = scripted and queues_at_once(terms, scripted)
+        checked_owner = self.owner if owner is None else options.check_owner(owner)
+        checked_note = NO_NOTE if note is None else options.check_note(note)
+        # After all checks: the traceback of an error might show it.
+        drawn = urandom(TOKEN_BYTES + BEAT_BYTES).hex()
         claim = Claim(
             drawn[: 2 * TOKEN_BYTES],
-            self.owner if owner is None else options.check_owner(owner),
+            checked_owner,
             checked_mode,
             checked_ttl,
             checked_limit,
-            NO_NOTE if note is None else options.check_note(note),
+            checked_note,
             queue,
             patience_for(checked_ttl, 0, scripted) if queue else 0,
         )
@@ -155,7 +159,7 @@ def hand_over_ticket(hold: Hold, ttl: Seconds | None) -> tuple[Attempt, str]:
     wait = hold.ttl if ttl is None else options.check_ttl(ttl)
     ticket = Ticket(hold.key, urandom(TOKEN_BYTES).hex(), hold.fence, hold.ttl)
     attempt = Attempt(hold.key, Offer(hold.token, ticket.token, wait), touched=True)
-    return attempt, seal("hand-over", ticket)
+    return attempt, hidden(seal("hand-over", ticket))
 
 
 def share_ticket(hold: Hold, *, release: bool) -> str:

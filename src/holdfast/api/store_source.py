@@ -6,9 +6,12 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from holdfast.errors import Misconfigured
+from holdfast.core.discreet import hidden
+from holdfast.errors import HoldfastError, Misconfigured
+from holdfast.runtime.frames import without_frames
 from holdfast.stores.base import Store
 from holdfast.stores.registry import open_store
+from holdfast.stores.shortage import out_of_descriptors, shortage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,11 +47,24 @@ def open_source(place: StoreSource, options: dict[str, Any]) -> Store:
 
     None switches locking off (`null://`).
     """
+    try:
+        return _open(place, options)
+    except HoldfastError as trouble:
+        without_frames(trouble)
+        raise
+    except (OSError, ImportError) as exc:
+        # The code of a store is only loaded now, which takes descriptors too.
+        if out_of_descriptors(exc):
+            raise shortage("The store") from exc
+        raise
+
+
+def _open(place: StoreSource, options: dict[str, Any]) -> Store:
     if place is None:
         return open_store("null://", **options)
     if not isinstance(place, _Default):
         return open_store(place, **options)
-    url = os.environ.get(URL_VARIABLE)
+    url = hidden(os.environ.get(URL_VARIABLE))
     if url:
         return open_store(url, **options)
     path = _made(embedded_path())

@@ -171,8 +171,8 @@ def _start_anew_steps(wait: _Wait, now: Micros) -> Steps[None]:
             f"The store took longer to answer than the ttl of {wait.claim.ttl / SECOND:g} s: "
             f"the lease on {attempt.key!r} had run out when it came."
         )
-    token = yield from Draw(TOKEN_BYTES)
-    attempt.command = replace(wait.claim, token=token)
+    # Not in a variable, which a traceback might show.
+    attempt.command = replace(wait.claim, token=(yield from Draw(TOKEN_BYTES)))
 
 
 def _wait_turn_steps(

@@ -48,7 +48,15 @@ from holdfast.core.effects import (
 from holdfast.core.events import StoreTrouble
 from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold, hold_of
 from holdfast.core.observations import Observations, View
-from holdfast.core.records import EMPTY, SECOND, Holder, Micros, Record, anonymous
+from holdfast.core.records import (
+    EMPTY,
+    LARGEST_FENCE,
+    SECOND,
+    Holder,
+    Micros,
+    Record,
+    anonymous,
+)
 from holdfast.core.validity import Reading
 from holdfast.errors import (
     CorruptRecord,
@@ -93,16 +101,22 @@ def look_steps(observations: Observations, key: str) -> Steps[View]:
 
 def _view(observations: Observations, key: str, entry: Entry, sent: Micros, got: Micros) -> View:
     if entry.fault is not None:
-        raise corrupt(key, entry.fault)
+        raise corrupt(key, entry)
     return observations.saw(key, entry, sent, got)
 
 
-def corrupt(key: str, fault: str) -> CorruptRecord:
+def corrupt(key: str, entry: Entry) -> CorruptRecord:
     """What to raise about a record that cannot be read."""
+    fault = entry.fault or "its text is damaged"
+    if entry.record.fence >= LARGEST_FENCE:
+        fault = f"its fence {entry.record.fence} cannot grow any further"
+    what_to_do = "`holdfast evict` replaces it by an empty one"
+    if entry.newer:
+        what_to_do = "this release does not evict it, because whoever wrote it may hold the lock"
     return CorruptRecord(
-        f"The record of {key!r} cannot be read: {fault}. It was left alone; "
-        f"`holdfast evict` replaces it by an empty one.",
+        f"The record of {key!r} cannot be used: {fault}. It was left alone; {what_to_do}.",
         key=key,
+        newer=entry.newer,
     )
 
 
@@ -146,11 +160,10 @@ def _swap_steps(
             reached = None if view.version is None else observations.reached
             stamp = Stamp((yield from WALL), beat, False, reached)
         record = view.record
-        dead = (
-            observations.dead(key, view.now, now)
-            if record.holders or record.queue
-            else rules.nobody
-        )
+        dead: rules.Dead = rules.nobody
+        if record.holders or record.queue:
+            # A reply proves nobody's silence for longer than until it was asked for.
+            dead = observations.dead(key, view.now, view.sent if proven else now)
         decision = rules.decide(command, record, dead, stamp)
         verdict, new = decision.verdict, decision.record
         if not proven and (new is None or type(verdict) not in _PROVEN_BY_SWAP):
@@ -160,6 +173,8 @@ def _swap_steps(
             if type(verdict) is Granted:  # written by an attempt that was said to have failed
                 attempt.touched = True
             return verdict, view
+        if new.fence > LARGEST_FENCE:
+            raise corrupt(key, Entry(record))
         touched_before = attempt.touched
         attempt.sent[beat] = now
         attempt.touched = attempt.unsettled = True
@@ -318,7 +333,7 @@ def _refused_steps(observations: Observations, key: str) -> Steps[TicketRefused]
     except HoldfastError:
         pass
     else:
-        holders = rules.alive(view.record.holders, observations.dead(key, view.now, view.got))
+        holders = rules.alive(view.record.holders, observations.dead_when_asked(key, view))
         owners = ", ".join(sorted({holder.owner for holder in holders}))
         now = f"it is held by {owners} now" if holders else "nobody holds it now"
     return TicketRefused(
@@ -349,18 +364,22 @@ def evict_steps(
     Who is to go is settled by the first look, so that however often the word is given, nobody
     goes who came after it, and all are told of though the answer was lost. (So is somebody who
     went by itself between the look and the word.) A record that cannot be read is replaced by
-    an empty one.
+    an empty one, unless a later release wrote it.
     """
     attempt = Attempt(key, Evict(()))
     try:
         view = yield from _retry_until_steps(
             lambda now: look_steps(observations, key), attempt, "evict", until
         )
+        if view.record.fence >= LARGEST_FENCE:
+            raise corrupt(key, Entry(view.record))
         out = tuple(h for h in view.record.holders if fence is None or h.fence == fence)
         if out:
             attempt.command = Evict(tuple(holder.fence for holder in out))
             yield from _retry_command_steps(observations, attempt, "evict", until)
-    except CorruptRecord:
+    except CorruptRecord as unusable:
+        if unusable.newer:
+            raise
         yield from _retry_until_steps(
             lambda now: _replace_corrupt_steps(observations, key), attempt, "evict", until
         )
@@ -370,7 +389,9 @@ def evict_steps(
 
 def _replace_corrupt_steps(observations: Observations, key: str) -> Steps[None]:
     entry, sent, got = yield from Load(key)
-    if entry.fault is None:
+    if entry.newer:
+        raise corrupt(key, entry)
+    if entry.fault is None and entry.record.fence < LARGEST_FENCE:
         return
     observations.read_clock(Reading(entry.now, sent, got))
     at = entry.now.latest if entry.now is not None else (yield from WALL)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, TypeVar
 
+from holdfast.runtime.frames import without_frames
+
 R = TypeVar("R")
 
 
@@ -30,7 +32,7 @@ def run(
             try:
                 answer = at_once[kind](asked) if kind in at_once else awaited[kind](asked)
             except Exception as trouble:
-                asked = steps.throw(trouble)
+                asked = steps.throw(without_frames(trouble))
             else:
                 asked = steps.send(answer)
     except StopIteration as done:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any, TypeVar
 
+from holdfast.runtime.frames import without_frames
+
 R = TypeVar("R")
 
 
@@ -29,7 +31,7 @@ async def run(
             try:
                 answer = at_once[kind](asked) if kind in at_once else await awaited[kind](asked)
             except Exception as trouble:
-                asked = steps.throw(trouble)
+                asked = steps.throw(without_frames(trouble))
             else:
                 asked = steps.send(answer)
     except StopIteration as done:

@@ -74,8 +74,7 @@ class AsyncRedisStore(AsyncStore):
                 reply = await self._wire.settled(call, replies, pipeline.where)
             return talk.applied(reply, command, beat)
         except (Corrupt, ValueError, RecursionError):
-            entry = await self.load(key)
-            raise corrupt(key, entry.fault or "its text is damaged") from None
+            raise corrupt(key, await self.load(key)) from None
 
     async def load(self, key: str) -> Entry:
         """TIME, then GET, in one trip."""

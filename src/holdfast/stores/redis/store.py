@@ -138,7 +138,7 @@ class RedisStore(NotifyingStore):
 
     def _corrupt(self, key: str) -> HoldfastError:
         try:
-            return corrupt(key, self.load(key).fault or "its text is damaged")
+            return corrupt(key, self.load(key))
         except HoldfastError as trouble:
             return trouble
 

@@ -218,8 +218,8 @@ _ONE_KEY = bulk(b"1")
 # --- answers --------------------------------------------------------------------------------
 
 
-# What a script says that came upon a waiter it could not read.
-UNREADABLE = "HOLDFAST a waiter cannot be read"
+# What a script says that came upon a waiter it could not read, or upon the largest fence.
+UNREADABLE = "HOLDFAST this record cannot be used"
 
 
 class Corrupt(Exception):

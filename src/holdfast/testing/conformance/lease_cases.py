@@ -10,7 +10,6 @@ from holdfast.errors import (
     AcquireTimeout,
     Busy,
     ClientClosed,
-    CorruptRecord,
     LeaseLost,
     LimitMismatch,
 )
@@ -313,29 +312,6 @@ async def eviction_is_told_and_fenced(world: World) -> None:
         assert heir.fence > lease.fence
         await world.until(lease.lost.is_set, world.ttl * 3 + 10)
         assert await b.evict(world.key("unused")) == ()
-
-
-@case
-async def corrupt_record_is_left_alone(world: World) -> None:
-    """A record that cannot be read stops everyone with an error, until it is evicted."""
-    a, b, key = world.locks("a"), world.locks("b"), world.key()
-    async with a.acquire(key) as before:
-        pass
-    world.target.corrupt(key)
-    for use in (b.acquire(key), b.show(key), world.locks("c").acquire(key, timeout=0)):
-        try:
-            await use
-        except CorruptRecord as corrupt:
-            assert corrupt.key == key
-            assert "evict" in str(corrupt)
-        else:
-            raise AssertionError("a corrupt record was used")
-    (shown,) = await listed(b.list(key))
-    assert shown.fault
-    await b.evict(key)
-    async with b.acquire(key, timeout=0) as after:
-        if world.facts.clock != "observed":
-            assert after.fence > before.fence
 
 
 @case

@@ -133,6 +133,7 @@ class Network:
     def _reply(self, request: Request, sent: int, answer: Any) -> None:
         process = request.process
         client = process.client
+        answer = self._store.read_clock_last(answer, self._world.t)
         if client.cut_until > self._world.t or sent < self._cut:
             self._time_out(request)
         elif client.paused_until > self._world.t:

@@ -75,6 +75,21 @@ class StoreModel:
             return None
         return self._to_the_second()
 
+    def read_clock_last(self, answer: Any, t: int) -> Any:
+        """What a look has found, where the clock is read after the record: right before the
+        reply comes, at the latest."""
+        if self.kind.clock != "dated":
+            return answer
+        self.t = t
+        if isinstance(answer, Page):
+            return Page(
+                tuple((key, self._dated_now(e)) for key, e in answer.entries), answer.cursor
+            )
+        return self._dated_now(answer) if isinstance(answer, Entry) else answer
+
+    def _dated_now(self, entry: Entry) -> Entry:
+        return entry if entry.now is None else replace(entry, now=self._to_the_second())
+
     def _to_the_second(self) -> Interval:
         at = self.clock.at(self.t)
         second = at - at % SECOND
