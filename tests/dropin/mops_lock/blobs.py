@@ -6,7 +6,7 @@ from typing import Any
 
 import obstore
 
-from holdfast.dropin.mops_lock.slots import join
+from holdfast.dropin.mops_lock.lease_file import join
 from holdfast.stores.blob.store import BlobStore
 from holdfast.stores.registry import open_store
 from holdfast.stores.url import parse

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import BadURL, CorruptRecord, Misconfigured, OutcomeUnknown, Unavailable
 from holdfast.dropin import mops_lock as lease
-from holdfast.dropin.mops_lock.slots import join
+from holdfast.dropin.mops_lock.lease_file import join
 from holdfast.stores.blob.store import BlobStore
 from holdfast.stores.registry import open_store
 from tests.conformance.blob_targets import azure_url, s3_url

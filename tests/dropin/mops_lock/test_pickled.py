@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.dropin.mops_lock.slots import join
+from holdfast.dropin.mops_lock.lease_file import join
 from tests.conformance.blob_targets import azure_url
 from tests.dropin.mops_lock.lab import LONG, MODULES, SHORT, Folder, ours
 from tests.engines.azurite import ACCOUNT_KEY, Azurite

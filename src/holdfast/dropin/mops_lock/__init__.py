@@ -19,8 +19,9 @@ as mops can. Among themselves these are exact: they replace only what they have 
 maintained is tried again until it is lost, which is told. There is no fencing number: for
 that, use `holdfast.connect()` with `share()` and `join()`.
 
-    contents     what is in a lease file
-    slots        the file or object: read it, and replace it if it is what was read
+    lease_format what is in a lease file
+    lease_file   the file: read it, and replace it if it is what was read
+    bucket_file  the same as an object in a bucket
     lease        one party's hold: maintain and release
     acquiring    getting it, also beside mops
     maintain     in the background, and from a remote
@@ -32,6 +33,7 @@ from holdfast.dropin.mops_lock.acquiring import acquire
 from holdfast.dropin.mops_lock.errors import CannotMaintainLease, LeaseLostError
 from holdfast.dropin.mops_lock.inspecting import lease_uri_for, read_lease
 from holdfast.dropin.mops_lock.lease import LeaseAcquired
+from holdfast.dropin.mops_lock.lease_file import LEASE_DIRNAME
 from holdfast.dropin.mops_lock.maintain import (
     add_lease_to_maintenance_daemon,
     maintain_to_release,
@@ -39,7 +41,6 @@ from holdfast.dropin.mops_lock.maintain import (
     no_maintain,
 )
 from holdfast.dropin.mops_lock.setting import MAINTAIN_LEASES
-from holdfast.dropin.mops_lock.slots import LEASE_DIRNAME
 
 __all__ = [
     "LEASE_DIRNAME",

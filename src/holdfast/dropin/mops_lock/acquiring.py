@@ -20,7 +20,9 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
-from holdfast.dropin.mops_lock.contents import (
+from holdfast.dropin.mops_lock.lease import Lease
+from holdfast.dropin.mops_lock.lease_file import Found, LeaseFile, open_lease_file
+from holdfast.dropin.mops_lock.lease_format import (
     Emitter,
     LeaseContents,
     decode,
@@ -28,8 +30,6 @@ from holdfast.dropin.mops_lock.contents import (
     is_released,
     utc_now,
 )
-from holdfast.dropin.mops_lock.lease import Lease
-from holdfast.dropin.mops_lock.slots import Found, Slot, open_slot
 from holdfast.errors import BadOption, CorruptRecord, HoldfastError, OutcomeUnknown
 
 logger = logging.getLogger("holdfast")
@@ -65,8 +65,8 @@ def acquire(
             f"and expire above 0."
         )
     ends_at = None if block is None else time.monotonic() + block.total_seconds()
-    slot = open_slot(lease_dir_uri)
-    claim = _Claim(slot, expire_s, margin_s, beside_mops or not slot.compares, debug)
+    file = open_lease_file(lease_dir_uri)
+    claim = _Claim(file, expire_s, margin_s, beside_mops or not file.compares, debug)
     while True:
         lease = claim.try_once()
         if lease is not None:
@@ -80,9 +80,9 @@ class _Claim:
     """One caller's way to the lease."""
 
     def __init__(
-        self, slot: Slot, expire_s: float, margin_s: float, settles: bool, debug: bool
+        self, file: LeaseFile, expire_s: float, margin_s: float, settles: bool, debug: bool
     ) -> None:
-        self._slot = slot
+        self._file = file
         self._margin_s = margin_s
         self._settles = settles  # somebody may write over us
         self._debug = debug
@@ -95,7 +95,7 @@ class _Claim:
     def try_once(self) -> Lease | None:
         """Look, and take it if it is free. None: look again after `pause_s`."""
         began = time.monotonic()
-        found = self._slot.read()
+        found = self._file.read()
         if found is not None and not self._is_free(found):
             return None
         self.pause_s = 0.0  # whoever is faster shows at once
@@ -109,14 +109,14 @@ class _Claim:
             self._take_back(body)
             raise
         self._say("acquired %s")
-        return Lease(self._slot, self._emitter, version)
+        return Lease(self._file, self._emitter, version)
 
     def _swap(self, found: Found | None, body: bytes) -> Any | None:
         """The version of what we wrote. An answer of no is looked after: something below us
         may have sent it twice."""
         version = None
         with suppress(OutcomeUnknown):
-            version = self._slot.swap(None if found is None else found.version, body)
+            version = self._file.swap(None if found is None else found.version, body)
         return self._version_of(body) if version is None else version
 
     def _stays(self, body: bytes, began: float) -> bool:
@@ -128,7 +128,7 @@ class _Claim:
         return self._version_of(body) is not None
 
     def _version_of(self, body: bytes) -> Any | None:
-        found = self._slot.read()
+        found = self._file.read()
         return found.version if found is not None and found.body == body else None
 
     def _take_back(self, body: bytes) -> None:
@@ -136,9 +136,9 @@ class _Claim:
         try:
             version = self._version_of(body)
             if version is not None:
-                Lease(self._slot, self._emitter, version).release()
+                Lease(self._file, self._emitter, version).release()
         except HoldfastError as trouble:
-            logger.warning("A lease may stay at %s until it runs out: %s", self._slot.uri, trouble)
+            logger.warning("A lease may stay at %s until it runs out: %s", self._file.uri, trouble)
 
     # --- is it free -------------------------------------------------------------------------
 
@@ -147,11 +147,11 @@ class _Claim:
             self._wait_for_contents()
             return False
         self._empty_since = None
-        contents = decode(found.body, self._slot.uri)
+        contents = decode(found.body, self._file.uri)
         # Ours is there when an earlier write of ours has arrived late.
         if is_released(contents) or contents["writer_id"] == self._emitter.writer_id:
             return True
-        ends = expires_at(contents, self._slot.uri)
+        ends = expires_at(contents, self._file.uri)
         if ends is None:
             return True
         self._warn_of_another_expire(contents)
@@ -165,7 +165,7 @@ class _Claim:
         self._empty_since = now if self._empty_since is None else self._empty_since
         self.pause_s = FIRST_LOOK_S
         if now - self._empty_since > EMPTY_FOR_S:
-            uri = self._slot.uri
+            uri = self._file.uri
             raise CorruptRecord(f"{uri} is empty. It was left alone: remove it.", key=uri)
 
     def _warn_of_another_expire(self, contents: LeaseContents) -> None:
@@ -175,9 +175,9 @@ class _Claim:
             logger.warning(
                 "The lease at %s runs out after %g s, and not after %g s as here: give all "
                 "the same expire, because mops goes by its own",
-                self._slot.uri, theirs, ours,
+                self._file.uri, theirs, ours,
             )  # fmt: skip
 
     def _say(self, what: str) -> None:
         if self._debug:
-            logger.debug(f"Lease: {what}", self._slot.uri)
+            logger.debug(f"Lease: {what}", self._file.uri)

@@ -18,9 +18,9 @@ import time
 from functools import cached_property
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
-from holdfast.dropin.mops_lock.contents import Emitter, decode, is_released
 from holdfast.dropin.mops_lock.errors import LeaseLostError
-from holdfast.dropin.mops_lock.slots import Found, Slot, open_slot
+from holdfast.dropin.mops_lock.lease_file import Found, LeaseFile, open_lease_file
+from holdfast.dropin.mops_lock.lease_format import Emitter, decode, is_released
 from holdfast.errors import OutcomeUnknown, Unavailable
 
 logger = logging.getLogger("holdfast")
@@ -48,19 +48,19 @@ class Lease:
     """A lease that was acquired, by us or by the one who started us."""
 
     def __init__(
-        self, slot: Slot, emitter: Emitter, version: Any, *, may_release: bool = True
+        self, file: LeaseFile, emitter: Emitter, version: Any, *, may_release: bool = True
     ) -> None:
         self.writer_id = emitter.writer_id
         self.expire_s = emitter.expire_s
-        self.uri = slot.uri
+        self.uri = file.uri
         self.released_elsewhere = False  # the other party gave it back, or a copy of us did
-        self._lease_dir_uri = slot.lease_dir_uri
+        self._lease_dir_uri = file.lease_dir_uri
         self._emitter = emitter
         self._version = version
         self._may_release = may_release
         self._why = ""  # it is not ours any more
         self._released = False
-        self._slot = slot
+        self._file = file
         self._begin_here()
 
     def _begin_here(self) -> None:
@@ -71,7 +71,7 @@ class Lease:
     def __getstate__(self) -> dict[str, Any]:
         """All but what is this process's own. The folder's URI is in it as it was given, with
         the credentials that it may have."""
-        own = {"lost", "_slot", "_lock"}
+        own = {"lost", "_file", "_lock"}
         return {name: value for name, value in self.__dict__.items() if name not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -81,9 +81,9 @@ class Lease:
             self.lost.set()
 
     @cached_property
-    def _slot(self) -> Slot:
+    def _file(self) -> LeaseFile:
         """Of a copy, opened when it is needed: one that nobody uses asks nothing of anyone."""
-        return open_slot(self._lease_dir_uri)
+        return open_lease_file(self._lease_dir_uri)
 
     def __repr__(self) -> str:
         state = "released" if self._released else "lost" if self.lost.is_set() else "held"
@@ -118,7 +118,7 @@ class Lease:
         for tries in range(MOST_TRIES):
             written = self._try(version, body)
             if written is None:
-                found = self._slot.read()
+                found = self._file.read()
                 if found is not None and found.body == body:
                     written = found.version
                 else:
@@ -132,7 +132,7 @@ class Lease:
     def _try(self, version: Any, body: bytes) -> Any | None:
         """The new version; None: it was not done, or that is not known."""
         try:
-            return self._slot.swap(version, body)
+            return self._file.swap(version, body)
         except OutcomeUnknown:
             logger.debug("It is not known whether %s was written", self.uri)
             return None

@@ -19,12 +19,12 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.core.holds import Hold
-from holdfast.dropin.keeping import Renewals, renewals
-from holdfast.dropin.mops_lock.contents import Emitter, decode, is_released
 from holdfast.dropin.mops_lock.errors import CannotMaintainLease, LeaseLostError
 from holdfast.dropin.mops_lock.lease import Lease, LeaseAcquired
+from holdfast.dropin.mops_lock.lease_file import open_lease_file
+from holdfast.dropin.mops_lock.lease_format import Emitter, decode, is_released
 from holdfast.dropin.mops_lock.setting import MAINTAIN_LEASES
-from holdfast.dropin.mops_lock.slots import open_slot
+from holdfast.dropin.renewals import Renewals, renewals
 from holdfast.errors import HoldfastError, LeaseLost, Unavailable
 
 __all__ = [
@@ -153,27 +153,27 @@ def make_remote_lease_writer(lease_dir_uri: str, expected_writer_id: str = "") -
     It cannot be released. `CannotMaintainLease`: there is no lease, or none that was
     acquired. `LeaseLostError`: it is not that of the expected writer any more, or released.
     """
-    slot = open_slot(lease_dir_uri)
+    file = open_lease_file(lease_dir_uri)
     try:
-        found = slot.read()
-        contents = None if found is None else decode(found.body, slot.uri)
+        found = file.read()
+        contents = None if found is None else decode(found.body, file.uri)
     except HoldfastError as trouble:
-        raise CannotMaintainLease(f"The lease at {slot.uri} cannot be read: {trouble}") from trouble
+        raise CannotMaintainLease(f"The lease at {file.uri} cannot be read: {trouble}") from trouble
     if found is None or contents is None:
-        raise CannotMaintainLease(f"There is no lease at {slot.uri}.")
+        raise CannotMaintainLease(f"There is no lease at {file.uri}.")
     expire_s = _expire_s(contents.get("expire_s"))
     if expire_s is None:
-        raise CannotMaintainLease(f"The lease at {slot.uri} does not say for how long it lasts.")
+        raise CannotMaintainLease(f"The lease at {file.uri} does not say for how long it lasts.")
     if not contents.get("first_acquired_at"):
-        raise CannotMaintainLease(f"The lease at {slot.uri} was never acquired.")
+        raise CannotMaintainLease(f"The lease at {file.uri} was never acquired.")
     writer_id = contents["writer_id"]
     if expected_writer_id and expected_writer_id != writer_id:
-        raise _lost(slot.uri, f"it is held by another writer, {writer_id}")
+        raise _lost(file.uri, f"it is held by another writer, {writer_id}")
     if is_released(contents):
-        raise _lost(slot.uri, "it was released")
+        raise _lost(file.uri, "it was released")
     emitter = Emitter(writer_id, expire_s, "remote")
     emitter.first_acquired_at = contents["first_acquired_at"]
-    lease = Lease(slot, emitter, found.version, may_release=False)
+    lease = Lease(file, emitter, found.version, may_release=False)
     lease.maintain()
     return lease
 

@@ -18,15 +18,12 @@ from holdfast.stores.blob.obstore_runtime import about_to_use
 from holdfast.stores.blob.protocol import Conditional, LastWriter
 from holdfast.stores.blob.service_clock import Grain, ServiceClock
 from holdfast.stores.url import StoreURL
+from holdfast.stores.waiting.polling_store import POLLED
 
-FACTS = Facts(
+FACTS = replace(
+    POLLED,
     name="blob",
-    linearizable=True,
-    clock="store",
     clock_always=False,
-    reach="network",
-    wakeup="poll",
-    durable=True,
     native_async=True,
     caveats=(
         "A dropped record leaves a mark of about a hundred bytes: blobs have no conditional "

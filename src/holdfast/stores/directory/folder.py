@@ -18,7 +18,7 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from errno import EACCES, EDQUOT, EEXIST, ELOOP, ENOSPC, EPERM, EROFS
+from errno import ELOOP
 from hashlib import blake2b
 from heapq import nsmallest
 from pathlib import Path
@@ -27,15 +27,8 @@ from zlib import crc32
 
 from holdfast.core.contract import Interval
 from holdfast.core.records import SECOND, Micros
-from holdfast.errors import (
-    HoldfastError,
-    Misconfigured,
-    OutcomeUnknown,
-    StoreFull,
-    StoreReadOnly,
-    Unavailable,
-)
-from holdfast.stores.shortage import is_shortage, shortage
+from holdfast.errors import HoldfastError, Misconfigured, OutcomeUnknown, Unavailable
+from holdfast.stores.directory.errors import gone, trouble
 
 try:
     import fcntl
@@ -52,8 +45,6 @@ LOCKS = 64
 TICK: Micros = SECOND // 100
 _SHORTEST_NAP_S, _LONGEST_NAP_S = 0.00005, 0.002
 LEFT_OVER_S = 3600.0
-_NOT_OURS_TO_WRITE = {EACCES, EPERM, EROFS}
-_FULL = {ENOSPC, EDQUOT}
 
 
 class Folder:
@@ -265,31 +256,11 @@ class Folder:
     def _check_it_is_there(self) -> None:
         """No file is no record; no directory is no store."""
         if not self.path.is_dir():
-            raise self._gone()
-
-    def _gone(self) -> Misconfigured:
-        return Misconfigured(
-            f"The directory {self.path} is gone, or never was: create it (`holdfast setup` does), "
-            f"or correct the URL."
-        )
+            raise gone(self.path)
 
     def trouble(self, exc: OSError, *, changing: bool = False) -> HoldfastError:
-        """The system's error in our words; `changing` what others see, which a file server may
-        have done although its answer did not arrive."""
-        if exc.errno in _NOT_OURS_TO_WRITE:
-            return StoreReadOnly(
-                f"{self.path} cannot be used ({exc.strerror}): it must be yours to read and write."
-            )
-        if is_shortage(exc):
-            return shortage(str(self.path))
-        if exc.errno in _FULL:
-            return StoreFull(f"{self.path} cannot take more: the disk or the quota is full.")
-        if isinstance(exc, FileNotFoundError) and not self.path.exists():
-            return self._gone()
-        if isinstance(exc, (FileNotFoundError, NotADirectoryError)) or exc.errno == EEXIST:
-            return Misconfigured(f"{self.path} is not a directory that can be used.")
-        kind = OutcomeUnknown if changing else Unavailable
-        return kind(f"{self.path}: {exc.strerror}.")
+        """Returns what to raise instead of an error of the system. See `errors`."""
+        return trouble(exc, self.path, changing=changing)
 
 
 def version_of(raw: bytes) -> bytes:

@@ -9,8 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from holdfast.core.commands import NOBODY, Wake
-from holdfast.core.contract import Conflict, Entry, Facts, Page, Swapped, Version
+from holdfast.core.contract import Conflict, Entry, Page, Swapped, Version
 from holdfast.core.records import Record
 from holdfast.errors import BadOption, BadURL, MissingDriver, StoreReadOnly
 from holdfast.runtime import fork_hooks
@@ -18,15 +20,9 @@ from holdfast.stores.base import Outcome, Store
 from holdfast.stores.blob.codec import label_of, new_nonce, pack, unpack
 from holdfast.stores.blob.names import key_of, name_of, start_of
 from holdfast.stores.directory.folder import TICK, Folder, version_of
-from holdfast.stores.waiting.handles import (
-    NotifyingStore,
-    PollResult,
-    Ring,
-    WaitHandle,
-    glimpse,
-    lets_in,
-)
+from holdfast.stores.waiting.handles import PollResult, glimpse, lets_in
 from holdfast.stores.waiting.poller import Naps, Poller
+from holdfast.stores.waiting.polling_store import POLLED, PollingStore
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
@@ -36,17 +32,13 @@ BUSY_S = 5.0
 NAPS = Naps(first_s=0.001, longest_s=0.01)
 
 
-class DirectoryStore(NotifyingStore):
+class DirectoryStore(PollingStore):
     """All processes that see the same directory share its locks."""
 
-    facts = Facts(
+    facts = replace(
+        POLLED,
         name="directory",
-        linearizable=True,
-        clock="store",
         clock_doubt=TICK,
-        reach="network",
-        wakeup="poll",
-        durable=True,
         caveats=(
             "On a network file system it is as good as its flock and rename: NFSv4 with locks is "
             "fine, a mount with nolock or local_lock is not.",
@@ -134,16 +126,6 @@ class DirectoryStore(NotifyingStore):
         return Entry(now=now) if raw is None else unpack(key, raw, version_of(raw), now)
 
     # --- waiting ------------------------------------------------------------------------------
-
-    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> WaitHandle:
-        """Ring when the poller sees that somebody may have been let in."""
-        handle = WaitHandle(key, version, token, ring)
-        self._poller.add(handle)
-        return handle
-
-    def unsleep(self, handle: WaitHandle) -> None:
-        """No longer ring."""
-        self._poller.discard(handle)
 
     def _turns(self, keys: Sequence[str]) -> dict[str, PollResult]:
         """Files are read only when they have changed since the last look."""

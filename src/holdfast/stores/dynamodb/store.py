@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from holdfast.core.commands import NOBODY, Wake
-from holdfast.core.contract import Entry, Facts, Page, Swapped, Version
+from holdfast.core.contract import Entry, Page, Swapped, Version
 from holdfast.core.records import SECOND, Record
 from holdfast.stores.base import Outcome
 from holdfast.stores.dynamodb.codec import ItemCodec
@@ -21,8 +21,8 @@ from holdfast.stores.dynamodb.protocol import Protocol
 from holdfast.stores.dynamodb.setup import describe, set_up
 from holdfast.stores.dynamodb.transport import Transport
 from holdfast.stores.dynamodb.versions import lets_in
-from holdfast.stores.waiting.handles import NotifyingStore, Ring, WaitHandle
 from holdfast.stores.waiting.poller import Naps, Poller
+from holdfast.stores.waiting.polling_store import POLLED, PollingStore
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
@@ -30,17 +30,13 @@ if TYPE_CHECKING:
 FIRST_NAP_S = 0.1
 
 
-class DynamoDBStore(NotifyingStore):
+class DynamoDBStore(PollingStore):
     """Locks in one table."""
 
-    facts = Facts(
+    facts = replace(
+        POLLED,
         name="dynamodb",
-        linearizable=True,
-        clock="store",
         clock_doubt=SECOND,
-        reach="network",
-        wakeup="poll",
-        durable=True,
         caveats=(
             "A listing reads the whole table, once for every 500 locks that it shows.",
             "A global table is linearizable in one region only: take all locks in the same one.",
@@ -90,18 +86,6 @@ class DynamoDBStore(NotifyingStore):
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
         """A Scan of the whole table."""
         return self.transport.run(self.protocol.scan_calls(prefix, cursor, limit))
-
-    # --- waiting ----------------------------------------------------------------------------
-
-    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> WaitHandle:
-        """Ring when a look finds a change."""
-        handle = WaitHandle(key, version, token, ring)
-        self._poller.add(handle)
-        return handle
-
-    def unsleep(self, handle: WaitHandle) -> None:
-        """No longer ring."""
-        self._poller.discard(handle)
 
     # --- its life ---------------------------------------------------------------------------
 

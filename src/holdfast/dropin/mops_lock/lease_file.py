@@ -26,13 +26,13 @@ BUSY_S = 5.0
 
 
 class Found(Struct, frozen=True):
-    """What is there, and its version, which is nothing to anybody but the slot."""
+    """What is there, and its version, which is nothing to anybody but the file."""
 
     body: bytes
     version: Any
 
 
-class Slot(Protocol):
+class LeaseFile(Protocol):
     """Where one object is. May raise the errors of a store."""
 
     uri: str  # for people
@@ -60,20 +60,20 @@ def is_path(uri: str) -> bool:
     return uri.startswith(FILE_SCHEME) or "://" not in uri
 
 
-def open_slot(lease_dir_uri: str) -> Slot:
-    """The slot of the lease in this folder."""
+def open_lease_file(lease_dir_uri: str) -> LeaseFile:
+    """The file of the lease in this folder."""
     if not isinstance(lease_dir_uri, str) or not lease_dir_uri.removeprefix(FILE_SCHEME):
         raise BadURL("A lease folder is a URI such as file:///shared/memo/lock.")
     if is_path(lease_dir_uri):
-        return FileSlot(lease_dir_uri)
+        return FolderLeaseFile(lease_dir_uri)
     url = _adls(lease_dir_uri) if lease_dir_uri.startswith(ADLS_SCHEME) else parse(lease_dir_uri)
     try:
-        from holdfast.dropin.mops_lock.objects import open_object
+        from holdfast.dropin.mops_lock.bucket_file import open_in_bucket
     except ImportError as exc:
         raise MissingDriver(
             f"Leases in a bucket need {exc.name}: pip install 'holdfast[blob]'"
         ) from exc
-    return open_object(url, lease_dir_uri, redact(join(lease_dir_uri, LEASE_FILE)))
+    return open_in_bucket(url, lease_dir_uri, redact(join(lease_dir_uri, LEASE_FILE)))
 
 
 def _adls(uri: str) -> StoreURL:
@@ -87,7 +87,7 @@ def _adls(uri: str) -> StoreURL:
     return StoreURL("az", uri, host=account, user=container, path=path, options=given)
 
 
-class FileSlot:
+class FolderLeaseFile:
     """A file in a folder, which is made when it is needed."""
 
     compares = True

@@ -24,7 +24,7 @@ from holdfast.runtime import clock
 LONGEST_EXPIRED: Micros = 5 * 365 * 24 * 3600 * SECOND
 
 
-class Rival:
+class ForeignLock:
     """Who has the lock that we want, as far as we have seen."""
 
     def __init__(self, table: LockTable) -> None:

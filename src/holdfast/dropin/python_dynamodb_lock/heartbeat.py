@@ -22,7 +22,7 @@ ADAPTIVE = -1
 GRACE_S = 2.0
 
 
-class Heart:
+class Heartbeat:
     """Beats for the locks of one client until it is stopped."""
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.dropin.mops_lock.slots import LEASE_FILE, Found
+from holdfast.dropin.mops_lock.lease_file import LEASE_FILE, Found
 from holdfast.errors import BadURL
 from holdfast.stores.blob import requests
 from holdfast.stores.blob.bucket import Bucket
@@ -15,17 +15,17 @@ from holdfast.stores.registry import ALIASES, BUILT_IN
 from holdfast.stores.url import StoreURL
 
 
-def open_object(url: StoreURL, lease_dir_uri: str, uri: str) -> ObjectSlot:
-    """The slot in this folder of a bucket; `uri` names it for people."""
+def open_in_bucket(url: StoreURL, lease_dir_uri: str, uri: str) -> BucketLeaseFile:
+    """The file in this folder of a bucket; `uri` names it for people."""
     if BUILT_IN.get(ALIASES.get(url.scheme, url.scheme)) != BUILT_IN["s3"]:
         raise BadURL(
             f"Leases of mops cannot be kept at {uri}: use an adls:, az:, s3:, gs: or file: URI."
         )
     store = BlobStore.from_url(url)
-    return ObjectSlot(store.bucket, lease_dir_uri, uri, compares=store.facts.linearizable)
+    return BucketLeaseFile(store.bucket, lease_dir_uri, uri, compares=store.facts.linearizable)
 
 
-class ObjectSlot:
+class BucketLeaseFile:
     """The object `lock.json` in a folder."""
 
     def __init__(self, bucket: Bucket, lease_dir_uri: str, uri: str, *, compares: bool) -> None:

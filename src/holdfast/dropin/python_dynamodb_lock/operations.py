@@ -12,8 +12,8 @@ from __future__ import annotations
 from contextlib import suppress
 from uuid import uuid4
 
+from holdfast.dropin.python_dynamodb_lock.foreign_lock import ForeignLock
 from holdfast.dropin.python_dynamodb_lock.models import DynamoDBLock, logger
-from holdfast.dropin.python_dynamodb_lock.rival import Rival
 from holdfast.dropin.python_dynamodb_lock.table import LockTable, version_of
 from holdfast.observe.log import printable
 from holdfast.runtime import clock
@@ -22,19 +22,19 @@ from holdfast.runtime import clock
 MOST_TRIES = 3
 
 
-def take(table: LockTable, lock: DynamoDBLock, rival: Rival) -> bool:
+def take(table: LockTable, lock: DynamoDBLock, foreign: ForeignLock) -> bool:
     """One try. The first one just writes, unless we must look to learn the time."""
-    if rival.looked or table.clock.unknown:
-        rival.see(table.get(lock.partition_key, lock.sort_key))
-        if rival.lock is None:
-            return _write(table, lock, rival, over=None)
-    elif _write(table, lock, rival, over=None):
+    if foreign.looked or table.clock.unknown:
+        foreign.see(table.get(lock.partition_key, lock.sort_key))
+        if foreign.lock is None:
+            return _write(table, lock, foreign, over=None)
+    elif _write(table, lock, foreign, over=None):
         return True
-    if rival.lock is None or not rival.is_dead():
+    if foreign.lock is None or not foreign.is_dead():
         return False
-    owner = printable(rival.lock.owner_name)
+    owner = printable(foreign.lock.owner_name)
     logger.warning("The lease of %s on %s is over", owner, lock.unique_identifier)
-    return _write(table, lock, rival, over=rival.lock.record_version_number)
+    return _write(table, lock, foreign, over=foreign.lock.record_version_number)
 
 
 def renew(table: LockTable, lock: DynamoDBLock) -> bool:
@@ -75,7 +75,7 @@ def free(table: LockTable, lock: DynamoDBLock) -> bool:
     return False
 
 
-def _write(table: LockTable, lock: DynamoDBLock, rival: Rival, over: str | None) -> bool:
+def _write(table: LockTable, lock: DynamoDBLock, foreign: ForeignLock, over: str | None) -> bool:
     sent = clock.monotonic()
     lock.record_version_number = str(uuid4())
     lock.expiry_time = table.expiry_time()
@@ -86,7 +86,7 @@ def _write(table: LockTable, lock: DynamoDBLock, rival: Rival, over: str | None)
             raise
     else:
         if not answer.done and version_of(answer.item) != lock.record_version_number:
-            rival.see(answer.item)
+            foreign.see(answer.item)
             return False
     lock._set_renewed(sent)
     return True
