@@ -1,12 +1,12 @@
 """One party's hold on a lease file: maintain it, release it, and notice that it is lost.
 
-1. Every write names the version that it replaces, so nobody overwrites what they have not
-   seen. If another is there, it is looked at: our own writer id means that the other party
-   of this lease has written, and we try again on top; anything else means that the lease
-   is lost, and nothing is written.
-2. A write whose answer was lost is looked for: no two writes have the same bytes.
-3. Nothing is maintained once it is released or lost. A lease that ran out and that nobody
-   took is still ours: its file proves that nobody came between.
+1. Every write names the version that it replaces, so nobody overwrites what they have not seen.
+   If another version is there, we read it. If it has our writer id, the other party of this lease
+   wrote it, and we try again. If it has not, the lease is lost, and nothing is written.
+2. After a write whose reply was lost we look whether it is there: no two writes have the same
+   bytes.
+3. A lease that was released or lost is never maintained again. A lease that ran out and that
+   nobody took is still ours: its file proves that nobody held it in between.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LONGEST_PAUSE_S = 0.05
 
 @runtime_checkable
 class LeaseAcquired(Protocol):
-    """What `acquire` gives, and what the daemon maintains."""
+    """What `acquire` returns, and what the daemon maintains."""
 
     writer_id: str
     expire_s: float
@@ -90,7 +90,7 @@ class Lease:
         return f"<Lease {self.uri!r} writer_id={self.writer_id!r} {state}>"
 
     def maintain(self) -> None:
-        """Let it last for another `expire_s`; `LeaseLostError` if it is not ours any more."""
+        """Let it last for another `expire_s`. Raises `LeaseLostError` if it is no longer ours."""
         with self._lock:
             if self._released:
                 self._why = self._why or "it was released"
@@ -130,7 +130,7 @@ class Lease:
         raise Unavailable(f"The lease at {self.uri} is written by others all the time.")
 
     def _try(self, version: Any, body: bytes) -> Any | None:
-        """The new version; None: it was not done, or that is not known."""
+        """Returns the new version; None if the write was not carried out, or that is unknown."""
         try:
             return self._file.swap(version, body)
         except OutcomeUnknown:
@@ -138,7 +138,7 @@ class Lease:
             return None
 
     def _check_ours(self, found: Found | None) -> Any:
-        """The version to replace, if the file is still that of this lease."""
+        """Returns the version to replace. Raises if the file is not that of this lease any more."""
         if found is None:
             self._lose("its file is gone")
         contents = decode(found.body, self.uri)

@@ -1,13 +1,12 @@
 """Keep leases alive in the background, and join the lease of the one who started us.
 
-All leases of a process are maintained by one keeper, each three times within its `expire`.
-What fails is tried again, for as long as the file does not say that the lease is somebody
-else's: the work goes on meanwhile, and nobody may have noticed. Then, and only then, it is
-lost, and that is told: `lease.lost` is set and an error is logged.
+One keeper maintains all leases of a process, each three times within its `expire`. If that fails,
+it tries again until the file says that the lease is somebody else's: nobody may have taken it.
+Only then the lease is lost: `lease.lost` is set, and an error is logged.
 
-A lease and the callable that releases it can be pickled, as mops' can. A copy in another process
-releases the same lease, and maintains nothing: whoever has had it maintained finds that it was
-released, and stops.
+A lease and the callable that releases it can be pickled, as those of mops can. A copy in another
+process releases the same lease, and maintains nothing. The keeper of the first process then finds
+that the lease was released, and stops.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ Release = Callable[[], None]
 
 
 class Maintenance(Renewals):
-    """The keeper of this process's leases."""
+    """Maintains the leases of this process."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +50,7 @@ class Maintenance(Renewals):
         self.lock = threading.Lock()
 
     def lost(self, hold: Hold) -> None:
-        """Somebody else has it; or it ran out by our clock, and we go on trying."""
+        """Stop if somebody else has the lease, or released it; go on if it only ran out."""
         releaser = self.kept(hold)
         if isinstance(releaser, _Releaser) and releaser.was_released():
             self.end(hold)
@@ -66,7 +65,7 @@ class Maintenance(Renewals):
 
 
 class _Releaser:
-    """One lease in the keeper's care, and the callable that ends it."""
+    """One lease that is maintained, and the callable that ends that and releases it."""
 
     def __init__(self, keeper: Maintenance, lease: LeaseAcquired) -> None:
         self._keeper = keeper
@@ -93,7 +92,7 @@ class _Releaser:
         return isinstance(self._lease, Lease) and self._lease.released_elsewhere
 
     def _maintain(self) -> bool:
-        if not self._lock.acquire(blocking=False):  # nobody else shall hang with it
+        if not self._lock.acquire(blocking=False):  # do not make other leases wait for this one
             raise Unavailable("an earlier write has not come back yet")
         try:
             if not self._ended:
@@ -106,7 +105,7 @@ class _Releaser:
         return True
 
     def __call__(self) -> None:
-        """Maintain it no more, and release it."""
+        """Stop maintaining the lease, and release it."""
         with self._keeper.lock:
             kept = self._keeper.releasers.get(self._lease.writer_id, self)
         for one in {self, kept}:  # a copy releases what another one of this process maintains
@@ -115,7 +114,7 @@ class _Releaser:
             self._lease.release()
 
     def stop(self) -> None:
-        """Maintain it no more."""
+        """Stop maintaining the lease."""
         self._forget()
         if self._hold is not None:
             self._keeper.end(self._hold)
@@ -128,7 +127,7 @@ class _Releaser:
 
 
 def _copied(lease: LeaseAcquired) -> _Releaser:
-    """What is unpickled, which may be in another process."""
+    """Returns the copy that a pickle is loaded as."""
     return _Releaser(renewals(Maintenance), lease)
 
 

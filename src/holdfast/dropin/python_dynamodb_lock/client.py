@@ -1,10 +1,6 @@
 """The client: acquires, keeps alive and releases.
 
-1. Every write has a version of its own. Whoever finds on the table a version that it wrote
-   holds the lock, however many replies were lost on the way.
-2. A beat is written only over a version of ours, so whoever can write it has held the lock
-   all along, also after a time in danger.
-3. A lease counts from before the request that landed.
+What is written to the table, and why, is in `operations`.
 """
 
 from __future__ import annotations
@@ -197,7 +193,7 @@ class DynamoDBLockClient(Defaults):
             logger.info("Lock %s is out of danger", lock.unique_identifier)
 
     def _check(self) -> float:
-        """Tell who is in danger; for how many seconds nobody else can be."""
+        """Report locks in danger. Returns after how many seconds the next one may be."""
         rest = min(self._heartbeat_period, self._safe_period).total_seconds()
         for lock in self._held():
             safe_for = self._safe_for(lock)
@@ -255,7 +251,7 @@ class DynamoDBLockClient(Defaults):
                 raise DynamoDBLockError(DynamoDBLockError.UNKNOWN, _told(exc)) from exc
 
     def _give_up(self, lock: DynamoDBLock) -> bool:
-        """It beats no more from here on. False: it was not held any more."""
+        """Stop renewing a lock. Returns False if it was not held any more."""
         with lock.thread_lock:
             if lock.status not in (DynamoDBLock.LOCKED, DynamoDBLock.IN_DANGER):
                 return False
@@ -286,7 +282,7 @@ class DynamoDBLockClient(Defaults):
             self._app_callback_executor.shutdown(wait=False)
 
     def abandon(self) -> None:
-        """This is the child of a fork: what is held is the parent's, who goes on."""
+        """In a forked child: the locks are the parent's, which goes on renewing them."""
         for lock in self._locks.values():
             lock.status = DynamoDBLock.INVALID
             lock.thread_lock = threading.RLock()

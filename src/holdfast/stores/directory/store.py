@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
 
 BUSY_S = 5.0
-# A look at a file costs a microsecond, and a lock often changes hands within a millisecond.
+# To look at a file costs a microsecond, and a lock often changes hands within a millisecond.
 NAPS = Naps(first_s=0.001, longest_s=0.01)
 
 
@@ -59,9 +59,9 @@ class DirectoryStore(PollingStore):
         self._paused = False
         self._seen: dict[str, tuple[Any, PollResult | None]] = {}
         self._poller = Poller(self._turns, lets_in, NAPS)
-        # What is above it is made by `setup` only, and missed by whoever uses it before.
+        # Only `setup` makes the directories above it; until then every call fails.
         if self._folder.path.parent.is_dir():
-            with suppress(StoreReadOnly):  # it can still be looked at
+            with suppress(StoreReadOnly):  # it can still be read
                 self._folder.create()
         fork_hooks.register_store(self)
 
@@ -128,7 +128,7 @@ class DirectoryStore(PollingStore):
     # --- waiting ------------------------------------------------------------------------------
 
     def _turns(self, keys: Sequence[str]) -> dict[str, PollResult]:
-        """Files are read only when they have changed since the last look."""
+        """Returns what is to be seen of these keys. Reads only files that have changed."""
         seen = {}
         for key in keys:
             signature, sight = self._seen.get(key, (None, None))

@@ -20,8 +20,8 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 
 def set_up(transport: Transport, options: Options) -> None:
-    """Create the table unless it is there, wait until it can be used, and switch TTL on.
-    Harmless to repeat, also from many processes at once."""
+    """Create the table unless it exists, wait until it can be used, and enable its TTL. May be
+    repeated, also by many processes at once."""
     try:
         _describe(transport)
     except TableMissing:
@@ -114,7 +114,8 @@ PARTS = ("policy.json", "cloudformation.yaml", "terraform.tf")
 
 
 def describe(transport: Transport, options: Options) -> str:
-    """What an administrator needs: the rights, and the table in two languages."""
+    """Returns what an administrator needs: a policy, and the table for CloudFormation and
+    Terraform."""
     meta = transport.client.meta
     words = {
         "table": transport.table,
