@@ -93,8 +93,8 @@ def _write(table: LockTable, lock: DynamoDBLock, foreign: ForeignLock, over: str
 
 
 def _landed(table: LockTable, lock: DynamoDBLock) -> bool:
-    """Whether a write that was not answered was carried out. If nobody answers this question either,
-    the lock is never renewed, and its lease frees it."""
+    """Whether a write that was not answered was carried out. If nobody answers this question
+    either, the lock is never renewed, and its lease frees it."""
     with suppress(Exception):
         item = table.get(lock.partition_key, lock.sort_key)
         return version_of(item) == lock.record_version_number
