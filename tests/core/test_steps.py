@@ -227,7 +227,7 @@ def test_a_release_whose_answer_was_lost_was_one() -> None:
 @pytest.mark.parametrize("trouble", [Unavailable("away"), OutcomeUnknown("lost")])
 def test_a_release_is_tried_again(trouble: Exception) -> None:
     """While the store is in trouble, ever more rarely."""
-    store = Store(*[trouble] * 9, Applied(FREED, 2, CLOCK))
+    store = Store(*[trouble] * 20, Applied(FREED, 2, CLOCK))
     assert release(store, "scripted", 60 * SECOND)
     assert store.slept[:3] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
     assert max(store.slept) == LONGEST_PAUSE

@@ -1,4 +1,4 @@
-"""Which store `connect()` opens when it is not told."""
+"""From the argument of `connect()` to an open store."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class _Default:
 
 
 DEFAULT: Final = _Default()
-# A URL, an open store, None, or an object that a store can be opened on (an Engine, ...).
+# A URL, an open store, None, or an object on which a store can be opened (an Engine, ...).
 StoreSource: TypeAlias = Any
 
 
 def connect_to(place: StoreSource, options: dict[str, Any], make: Callable[[Store], L]) -> L:
-    """A client of a store; if it cannot be made, a store opened for it is closed again."""
+    """Returns a client of a store. If `make` fails, a store that was opened here is closed."""
     store = open_source(place, options)
     try:
         return make(store)
@@ -75,7 +75,7 @@ def _open(place: StoreSource, options: dict[str, Any]) -> Store:
 
 def _made(path: Path) -> Path:
     try:
-        # Of this user alone: who can read the file sees tokens, and can keep it locked.
+        # Only for this user: whoever can read the file sees tokens, and can keep it locked.
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as exc:
         raise Misconfigured(
@@ -85,7 +85,7 @@ def _made(path: Path) -> Path:
 
 
 def embedded_path() -> Path:
-    """Where the embedded store is: one per user and machine."""
+    """Returns the path of the embedded store: one per user and machine."""
     from pathlib import Path
 
     state = os.environ.get("XDG_STATE_HOME")

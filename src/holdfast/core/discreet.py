@@ -1,8 +1,8 @@
-"""Text that is not shown, also by tracebacks with local variables (rich, Sentry, pytest -l).
+"""Text that does not show itself, not even in tracebacks with local variables.
 
-A ticket or a URL becomes a `Secret` where it enters: text like any other, which does not show
-itself. Records and commands hide their tokens by themselves (`records.Discreet`); for what a store
-has to write out, see `runtime.frames`.
+A ticket or a URL becomes a `Secret` where it enters: a `str` whose `repr` hides it. Records and
+commands hide their tokens themselves (`records.Discreet`). `runtime.frames` takes care of what a
+store has to write out.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _SHOWN = "'***'"
 
 
 class Secret(str):
-    """Text that is not shown."""
+    """A `str` whose `repr` hides it."""
 
     __slots__ = ()
 
@@ -23,12 +23,12 @@ class Secret(str):
         return _SHOWN
 
     def __getitem__(self, index: Any) -> Secret:
-        # Whoever shortens a long text before it is shown must not get at it.
+        # A tool that shortens long texts before it shows them must not reveal it.
         return Secret(super().__getitem__(index))
 
 
 class SecretBytes(bytes):
-    """The same for bytes, which somebody may pass by mistake."""
+    """The same for bytes, which a caller may pass by mistake."""
 
     __slots__ = ()
 
@@ -41,7 +41,7 @@ class SecretBytes(bytes):
 
 
 def hidden(thing: T) -> T:
-    """The same, but not shown if it is text. Call it first where something secret comes in."""
+    """Returns the same text, hidden; other objects as they are. Call it where a secret enters."""
     if isinstance(thing, str):
         return Secret(thing)  # type: ignore[return-value]
     return SecretBytes(thing) if isinstance(thing, bytes) else thing  # type: ignore[return-value]

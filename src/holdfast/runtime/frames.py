@@ -1,9 +1,9 @@
-"""What a store has to write out is not shown by the traceback of its errors.
+"""Keeps secrets out of the tracebacks of a store's errors.
 
-To connect takes a password, a record has tokens in it, and so have the arguments of a script: they
-stand in local variables of stores and of their drivers, which some tracebacks show (rich, Sentry,
-pytest -l). So the frames of both are forgotten when an error leaves a store. The error and its
-causes stay, with their words; HOLDFAST_KEEP_FRAMES=1 keeps the frames, too.
+Local variables of stores and their drivers contain passwords, records with tokens, and the
+arguments of scripts. Some tracebacks show local variables (rich, Sentry, pytest -l). So an error
+that leaves a store loses the frames of the store and its driver. The error, its causes and their
+messages stay. HOLDFAST_KEEP_FRAMES=1 keeps the frames, too.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from holdfast.errors import HoldfastError
 
 E = TypeVar("E", bound=BaseException)
 
-# For whoever looks for a mistake in a store.
+# For debugging a store or a driver.
 KEEPS_FRAMES = bool(os.environ.get("HOLDFAST_KEEP_FRAMES"))
 
 
 def without_frames(trouble: E) -> E:
-    """An error of a store, without the frames through which it came to the caller of this, and its
-    causes without theirs. What is no error of ours is a mistake, and stays as it is.
+    """Remove the frames below the caller from an error of a store and from its causes. Returns it.
 
-    What the caller's callers were handling meanwhile is left alone.
+    An exception that is not a HoldfastError is a bug, and keeps its frames. So do exceptions that
+    the caller's callers were handling meanwhile.
     """
     if KEEPS_FRAMES or not isinstance(trouble, HoldfastError):
         return trouble

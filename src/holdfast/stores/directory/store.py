@@ -20,8 +20,8 @@ from holdfast.stores.base import Outcome, Store
 from holdfast.stores.blob.codec import label_of, new_nonce, pack, unpack
 from holdfast.stores.blob.names import key_of, name_of, start_of
 from holdfast.stores.directory.folder import TICK, Folder, version_of
-from holdfast.stores.waiting.handles import PollResult, glimpse, lets_in
-from holdfast.stores.waiting.poller import Naps, Poller
+from holdfast.stores.waiting.handles import PollResult, lets_in, poll_result
+from holdfast.stores.waiting.poller import Poller, PollIntervals
 from holdfast.stores.waiting.polling_store import POLLED, PollingStore
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 BUSY_S = 5.0
 # To look at a file costs a microsecond, and a lock often changes hands within a millisecond.
-NAPS = Naps(first_s=0.001, longest_s=0.01)
+POLL_INTERVALS = PollIntervals(first_s=0.001, longest_s=0.01)
 
 
 class DirectoryStore(PollingStore):
@@ -58,7 +58,7 @@ class DirectoryStore(PollingStore):
         self._writing = threading.Lock()
         self._paused = False
         self._seen: dict[str, tuple[Any, PollResult | None]] = {}
-        self._poller = Poller(self._turns, lets_in, NAPS)
+        self._poller = Poller(self._turns, lets_in, POLL_INTERVALS)
         # Only `setup` makes the directories above it; until then every call fails.
         if self._folder.path.parent.is_dir():
             with suppress(StoreReadOnly):  # it can still be read
@@ -104,7 +104,7 @@ class DirectoryStore(PollingStore):
                 self._folder.put(nonce, name, raw)
                 written = version_of(raw)
         if wake:
-            self._poller.handles.wake(key, wake)
+            self._poller.handles.notify(key, wake)
         return Swapped(written, self._folder.now())
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
@@ -135,7 +135,7 @@ class DirectoryStore(PollingStore):
             found = self._folder.signature(name_of(key))
             if found != signature:
                 raw = self._folder.read(name_of(key))
-                sight = None if raw is None else glimpse(self._entry(key, raw), _turn_of(raw))
+                sight = None if raw is None else poll_result(self._entry(key, raw), _turn_of(raw))
             seen[key] = found, sight
         self._seen = seen
         return {key: sight for key, (_, sight) in seen.items() if sight is not None}

@@ -21,7 +21,7 @@ from holdfast.stores.dynamodb.protocol import Protocol
 from holdfast.stores.dynamodb.setup import describe, set_up
 from holdfast.stores.dynamodb.transport import Transport
 from holdfast.stores.dynamodb.versions import lets_in
-from holdfast.stores.waiting.poller import Naps, Poller
+from holdfast.stores.waiting.poller import Poller, PollIntervals
 from holdfast.stores.waiting.polling_store import POLLED, PollingStore
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class DynamoDBStore(PollingStore):
         self._poller = Poller(
             lambda keys: transport.run(protocol.entries_calls(keys)),
             lets_in,
-            Naps(FIRST_NAP_S, adopted.options.poll_s),
+            PollIntervals(FIRST_NAP_S, adopted.options.poll_s),
         )
         self.facts = replace(self.facts, clock_doubt=transport.clock.doubt)
 
@@ -80,7 +80,7 @@ class DynamoDBStore(PollingStore):
         calls = self.protocol.swap_calls(key, version, record, wake, self.transport.clock.last)
         outcome = self.transport.run(calls)
         if isinstance(outcome, Swapped):
-            self._poller.handles.wake(key, wake)
+            self._poller.handles.notify(key, wake)
         return outcome
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:

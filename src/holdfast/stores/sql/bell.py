@@ -33,7 +33,7 @@ from holdfast.stores.sql.database import Database
 from holdfast.stores.sql.deadlines import sever
 from holdfast.stores.sql.dialect import Query
 from holdfast.stores.sql.postgres import PostgreSQLDialect, heard
-from holdfast.stores.waiting.handles import LastHeard, WaitHandle, Wakeups, started
+from holdfast.stores.waiting.handles import LastHeard, WaitHandle, WaitHandles, started
 from holdfast.stores.waiting.herd import HerdDamper
 from holdfast.stores.waiting.poller import Poller
 
@@ -53,8 +53,8 @@ class Bell:
     """Rings sleepers when PostgreSQL notifies."""
 
     def __init__(self, database: Database, dialect: PostgreSQLDialect, poller: Poller) -> None:
-        self.handles = Wakeups()
-        self._crowd = HerdDamper()
+        self.handles = WaitHandles()
+        self._herd = HerdDamper()
         self._poller = poller
         self.live = False
         self._trusted_at = 0.0  # from when on, once it is live, who sleeps may rely on it
@@ -79,21 +79,21 @@ class Bell:
         if not self.live or time.monotonic() < self._trusted_at:
             self._poller.add(handle)
         with self._lock:
-            self._crowd.slept(handle)
+            self._herd.registered(handle)
             start = not (self._running or self.deaf or self._closed.is_set())
             self._running = self._running or start
         if start and not started(self._run, "holdfast-listen"):
             self._running = False
         told = self._last.get(handle.key)
         if told is not None and told.missed_by(handle.version or 0):
-            handle.ring()
+            handle.notify()
 
     def discard(self, handle: WaitHandle) -> None:
         """No longer."""
         self.handles.discard(handle)
         self._poller.discard(handle)
         with self._lock:
-            self._crowd.woke(handle)
+            self._herd.cancelled(handle)
 
     def close(self) -> None:
         """End the thread. The poller lets everyone look for themselves."""
@@ -130,7 +130,7 @@ class Bell:
             if self._hears_itself():
                 self._trusted_at = time.monotonic() + SETTLING_S
                 self.live = True
-                self._hear(self._ring, self._nobody_sleeps())
+                self._hear(self._notify, self._nobody_waits())
             elif not self._closed.is_set():
                 self._deaf_until = time.monotonic() + DEAF_FOR_S
                 self._tell_deaf()
@@ -168,7 +168,7 @@ class Bell:
                 tell(notification.extra.decode(encoding))
             self._make_up()
 
-    def _nobody_sleeps(self) -> Callable[[], bool]:
+    def _nobody_waits(self) -> Callable[[], bool]:
         """Whether nobody has slept for a while."""
         last_slept = time.monotonic()
 
@@ -180,7 +180,7 @@ class Bell:
 
         return is_over
 
-    def _ring(self, payload: str) -> None:
+    def _notify(self, payload: str) -> None:
         try:
             news = heard(payload)
         except ValueError:
@@ -194,24 +194,24 @@ class Bell:
             return
         if news.whom == ANYONE:
             with self._lock:
-                handles = self._crowd.answering(news.key, handles, time.monotonic())
+                handles = self._herd.answering(news.key, handles, time.monotonic())
         else:
             handles = [handle for handle in handles if news.is_for(handle.token)]
         for handle in handles:
-            handle.ring()
+            handle.notify()
 
     def _nap_s(self) -> float:
         """How long nothing but a notification has to be done."""
         with self._lock:
-            next_at = self._crowd.next_at()
+            next_at = self._herd.next_at()
         return LOOK_UP_S if next_at is None else max(0.0, next_at - time.monotonic())
 
     def _make_up(self) -> None:
         """Ring those who were passed over a moment ago."""
         with self._lock:
-            overdue = self._crowd.overdue(time.monotonic())
+            overdue = self._herd.overdue(time.monotonic())
         for handle in overdue:
-            handle.ring()
+            handle.notify()
 
     def _fall_silent(self) -> None:
         self.live = False

@@ -35,7 +35,7 @@ from holdfast.stores.sql.engine import (
     url_from,
 )
 from holdfast.stores.sql.postgres import PostgreSQLDialect
-from holdfast.stores.waiting.handles import NotifyingStore, PollResult, Ring, WaitHandle, lets_in
+from holdfast.stores.waiting.handles import Notify, NotifyingStore, PollResult, WaitHandle, lets_in
 from holdfast.stores.waiting.poller import Poller
 
 if TYPE_CHECKING:
@@ -139,19 +139,19 @@ class SQLStore(NotifyingStore):
 
     # --- waiting ----------------------------------------------------------------------------
 
-    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> WaitHandle:
+    def register_wait(self, key: str, version: Version, token: str, notify: Notify) -> WaitHandle:
         """Ring when a notification comes, or when a look finds a change."""
-        handle = WaitHandle(key, version, token, ring)
+        handle = WaitHandle(key, version, token, notify)
         self._waiting.add(handle)
         return handle
 
-    def unsleep(self, handle: WaitHandle) -> None:
+    def cancel_wait(self, handle: WaitHandle) -> None:
         """No longer ring."""
         self._waiting.discard(handle)
 
     def ring_here(self, key: str, wake: Wake) -> None:
         """Those in this process who are polled for need not wait for the next look."""
-        self._poller.handles.wake(key, wake)
+        self._poller.handles.notify(key, wake)
 
     # --- its life ---------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from holdfast.stores.sqlite.clock import Clock
 from holdfast.stores.sqlite.file import SQL, Connection, check_length, identity, prepare
 from holdfast.stores.sqlite.mounts import check_place
 from holdfast.stores.sqlite.watch import Watch
-from holdfast.stores.waiting.handles import NotifyingStore, Ring, WaitHandle
+from holdfast.stores.waiting.handles import Notify, NotifyingStore, WaitHandle
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
@@ -124,7 +124,7 @@ class SQLiteStore(NotifyingStore):
             self._open_anew()
             raise
         if wake:
-            self._watch.handles.wake(key, wake)
+            self._watch.handles.notify(key, wake)
         return outcome
 
     def swap_many(self, swaps: Sequence[Swap]) -> list[Outcome | Exception]:
@@ -140,7 +140,7 @@ class SQLiteStore(NotifyingStore):
             return [trouble] * len(swaps)
         for swap in swaps:
             if swap.wake:
-                self._watch.handles.wake(swap.key, swap.wake)
+                self._watch.handles.notify(swap.key, swap.wake)
         return outcomes
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
@@ -160,13 +160,13 @@ class SQLiteStore(NotifyingStore):
         goes_on = len(found) == limit and found[-1][0].startswith(prefix)
         return Page(entries, found[-1][0] if goes_on else None)
 
-    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> WaitHandle:
+    def register_wait(self, key: str, version: Version, token: str, notify: Notify) -> WaitHandle:
         """Ring when the watch sees the key's turn change."""
-        handle = WaitHandle(key, version, token, ring)
+        handle = WaitHandle(key, version, token, notify)
         self._watch.add(handle)
         return handle
 
-    def unsleep(self, handle: WaitHandle) -> None:
+    def cancel_wait(self, handle: WaitHandle) -> None:
         """No longer ring."""
         self._watch.discard(handle)
 

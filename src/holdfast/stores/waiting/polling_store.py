@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.core.contract import Facts, Version
-from holdfast.stores.waiting.handles import NotifyingStore, Ring, WaitHandle
+from holdfast.stores.waiting.handles import Notify, NotifyingStore, WaitHandle
 from holdfast.stores.waiting.poller import Poller
 
 # The facts of such a store across a network. It gives its own name, its clock's doubt and caveats.
@@ -22,12 +22,12 @@ class PollingStore(NotifyingStore):
 
     _poller: Poller
 
-    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> WaitHandle:
-        """Ring when a look finds a change."""
-        handle = WaitHandle(key, version, token, ring)
+    def register_wait(self, key: str, version: Version, token: str, notify: Notify) -> WaitHandle:
+        """Notify when a look finds that the key may have changed."""
+        handle = WaitHandle(key, version, token, notify)
         self._poller.add(handle)
         return handle
 
-    def unsleep(self, handle: WaitHandle) -> None:
+    def cancel_wait(self, handle: WaitHandle) -> None:
         """Stop polling for this handle."""
         self._poller.discard(handle)

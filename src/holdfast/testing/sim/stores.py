@@ -96,7 +96,7 @@ class StoreModel:
         return Interval(second, second + SECOND - 1)
 
     def record(self, key: str) -> Record:
-        """What is there, for those who see everything."""
+        """Returns the record, for checkers, which see everything."""
         row = self._rows.get(key)
         return EMPTY if row is None else row[0]
 
@@ -174,7 +174,7 @@ class StoreModel:
     # --- waiting ------------------------------------------------------------------------------
 
     def watch(self, key: str, version: Any, token: str, ring: Callable[[], None]) -> None:
-        """Ring when a write says so; at once if one came before. Rung watchers are gone."""
+        """Notify a watcher once: when a write says so, or at once if one came before."""
         row = self._rows.get(key)
         if version != (None if row is None else row[1]):
             ring()
@@ -192,14 +192,14 @@ class StoreModel:
             self._watchers[key] = stay
 
     def hang_up(self) -> None:
-        """All connections end: whoever waits looks again."""
+        """End all connections: every waiter looks again."""
         for key in list(self._watchers):
             self._ring(key, ANYONE)
 
     # --- failover -----------------------------------------------------------------------------
 
     def fail_over(self, since: int) -> int:
-        """A replica takes over that had not heard of the writes since then. How many."""
+        """Let a replica take over that lacks the writes since then. Returns how many it lacks."""
         lost = 0
         before = dict(self._rows)
         while self._journal and self._journal[-1][0] >= since:
