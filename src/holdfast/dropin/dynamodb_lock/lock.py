@@ -54,7 +54,7 @@ class DynamoDBLock:
         )
         self._items = Items(resource, table_name)
         self._held: dict[tuple[str, str], int] = {}  # until when, by key and owner
-        self._unsure: dict[tuple[str, str], str] = {}  # nonces that may have landed
+        self._unsure: dict[tuple[str, str], str] = {}  # nonces of writes that may be done
 
     def acquire(self, lock_key: str, owner_id: str) -> bool:
         """Take the lock. Returns False if it is taken, also by the same owner. Never waits."""
@@ -104,7 +104,7 @@ class DynamoDBLock:
         try:
             answer = self._items.put(key, item, condition)
         except Exception:
-            if not self._landed(lock_key, owner_id, nonce):
+            if not self._was_written(lock_key, owner_id, nonce):
                 raise
             answer = Answer(True)
         except BaseException:  # interrupted: the caller will not know of it
@@ -119,7 +119,7 @@ class DynamoDBLock:
             self._held[lock_key, owner_id] = item["expires_at"]
         return taken
 
-    def _landed(self, lock_key: str, owner_id: str, nonce: str) -> bool:
+    def _was_written(self, lock_key: str, owner_id: str, nonce: str) -> bool:
         """Whether a write that was not answered was carried out. If nobody answers this question
         either, the next `acquire` of this owner finds out."""
         self._unsure[lock_key, owner_id] = nonce

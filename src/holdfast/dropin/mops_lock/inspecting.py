@@ -11,12 +11,12 @@ logger = logging.getLogger("holdfast")
 
 
 def lease_uri_for(memo_uri: str) -> str:
-    """Where the lease of an invocation is."""
+    """Returns the URI of the lease of an invocation."""
     return join(memo_uri, LEASE_DIRNAME, LEASE_FILE)
 
 
 def read_lease(memo_uri: str) -> LeaseContents | None:
-    """The lease of an invocation; None if there is none that can be read. Never raises."""
+    """Returns the lease of an invocation; None if there is none that can be read. Never raises."""
     try:
         file = open_lease_file(join(memo_uri, LEASE_DIRNAME))
         found = file.read()

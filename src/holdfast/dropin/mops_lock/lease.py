@@ -45,7 +45,7 @@ class LeaseAcquired(Protocol):
 
 
 class Lease:
-    """A lease that was acquired, by us or by the one who started us."""
+    """A lease that was acquired, by this process or by the one that started it."""
 
     def __init__(
         self, file: LeaseFile, emitter: Emitter, version: Any, *, may_release: bool = True

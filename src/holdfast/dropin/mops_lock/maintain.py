@@ -1,4 +1,4 @@
-"""Keep leases alive in the background, and join the lease of the one who started us.
+"""Maintain leases in the background, and join the lease of the process that started this one.
 
 One keeper maintains all leases of a process, each three times within its `expire`. If that fails,
 it tries again until the file says that the lease is somebody else's: nobody may have taken it.
@@ -88,7 +88,7 @@ class _Releaser:
         return self._ended
 
     def was_released(self) -> bool:
-        """Whether somebody who has this lease too, or a copy of it, gave it back."""
+        """Whether another party of this lease, or a copy of it, released it."""
         return isinstance(self._lease, Lease) and self._lease.released_elsewhere
 
     def _maintain(self) -> bool:

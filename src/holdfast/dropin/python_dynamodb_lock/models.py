@@ -18,7 +18,7 @@ AppCallback = Callable[[str, Any], Any]
 
 
 class Releaser(Protocol):
-    """Who can release a lock."""
+    """A client that can release a lock."""
 
     def release_lock(self, lock: Any, best_effort: bool = True) -> None: ...
 
@@ -101,7 +101,7 @@ class DynamoDBLock(BaseDynamoDBLock):
         """Give it back. In best effort an error is logged, and the lease frees the lock."""
         self.lock_client.release_lock(self, best_effort)
 
-    # --- for the client, who holds `thread_lock` --------------------------------------------
+    # --- for the client, which holds `thread_lock` ------------------------------------------
 
     def _set_renewed(self, sent: Micros) -> None:
         self._renewed = sent

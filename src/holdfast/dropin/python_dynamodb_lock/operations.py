@@ -82,7 +82,7 @@ def _write(table: LockTable, lock: DynamoDBLock, foreign: ForeignLock, over: str
     try:
         answer = table.insert(lock) if over is None else table.replace(lock, over)
     except Exception:
-        if not _landed(table, lock):
+        if not _was_written(table, lock):
             raise
     else:
         if not answer.done and version_of(answer.item) != lock.record_version_number:
@@ -92,7 +92,7 @@ def _write(table: LockTable, lock: DynamoDBLock, foreign: ForeignLock, over: str
     return True
 
 
-def _landed(table: LockTable, lock: DynamoDBLock) -> bool:
+def _was_written(table: LockTable, lock: DynamoDBLock) -> bool:
     """Whether a write that was not answered was carried out. If nobody answers this question
     either, the lock is never renewed, and its lease frees it."""
     with suppress(Exception):

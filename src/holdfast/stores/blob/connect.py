@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 Protocol = Literal["conditional", "last-writer"]
 TIMEOUT_S = 10.0
-# How far the clocks of a service's machines may differ. Nobody promises any figure; those of
-# the large ones are kept to a small part of this.
+# How far the clocks of a service's machines may differ. No service promises a figure; the clocks of
+# the large services differ by a small part of this.
 CLOCK_SKEW_S = 1.0
 
 _BUCKETS: dict[str, tuple[type[Any], str]] = {
@@ -42,7 +42,7 @@ _PROVIDERS = {
 
 
 class Settings(Struct, frozen=True):
-    """What is ours among the options of a URL; the rest is obstore's."""
+    """Holdfast's own options in a URL; all others are obstore's."""
 
     protocol: Protocol = "conditional"
     timeout_s: float = TIMEOUT_S
@@ -52,12 +52,12 @@ class Settings(Struct, frozen=True):
 
     @property
     def grain(self) -> Grain:
-        """How finely a service of that kind tells the time."""
+        """Returns how precisely the service tells the time."""
         return Grain(skew=round(self.clock_skew_s * SECOND))
 
 
 def settings_from(given: dict[str, Any]) -> Settings:
-    """Take our options out of these."""
+    """Take Holdfast's own options out of `given`, and return them."""
     default = Settings()
     protocol = given.pop("protocol", default.protocol)
     if protocol not in ("conditional", "last-writer"):
@@ -107,7 +107,7 @@ def open_bucket(url: StoreURL, given: dict[str, Any]) -> tuple[Bucket, Settings]
 
 
 def _as_written(url: StoreURL) -> str:
-    """The bucket; `url.host` has lost the upper case, which old ones on S3 may have."""
+    """Returns the bucket's name. `url.host` is lower case, and old buckets on S3 may not be."""
     return urlsplit(url.text).netloc.rpartition("@")[2]
 
 
@@ -116,7 +116,7 @@ def _open_store(
 ) -> Any:
     timeout = f"{settings.timeout_s:g}s"
     client = {"timeout": timeout, "connect_timeout": timeout, **options.pop("client_options", {})}
-    # What is tried again, and for how long, is for the steps to decide, who know the deadline.
+    # obstore does not try again: the core's steps decide that, because they know the deadline.
     retries = options.pop("retry_config", {"max_retries": 0})
     if _in_the_clear(options) or '"http://' in str(options.get("service_account_key")):
         client.setdefault("allow_http", True)
@@ -131,14 +131,14 @@ def _open_store(
         raise BadURL(f"{where} cannot be opened: {words}") from exc
 
 
-# All the names that obstore knows for it; those of the services of credentials are others.
+# All names that obstore knows for the endpoint of the service.
 _ENDPOINT = re.compile(
     r"((aws|azure|azure_storage|google)_)?(endpoint|endpoint_url|base_url)", re.IGNORECASE
 )
 
 
 def _in_the_clear(options: dict[str, Any]) -> bool:
-    """Whether an endpoint without TLS is named. One without a scheme would have obstore panic."""
+    """Whether the endpoint has no TLS. Refuses one without a scheme, which makes obstore panic."""
     named = {name: str(value) for name, value in options.items() if _ENDPOINT.fullmatch(name)}
     for name, endpoint in named.items():
         if not re.match(r"https?://.", endpoint, re.IGNORECASE):

@@ -131,14 +131,14 @@ class DirectoryStore(PollingStore):
         """Returns what is to be seen of these keys. Reads only files that have changed."""
         seen = {}
         for key in keys:
-            signature, sight = self._seen.get(key, (None, None))
+            signature, result = self._seen.get(key, (None, None))
             found = self._folder.signature(name_of(key))
             if found != signature:
                 raw = self._folder.read(name_of(key))
-                sight = None if raw is None else poll_result(self._entry(key, raw), _turn_of(raw))
-            seen[key] = found, sight
+                result = None if raw is None else poll_result(self._entry(key, raw), _turn_of(raw))
+            seen[key] = found, result
         self._seen = seen
-        return {key: sight for key, (_, sight) in seen.items() if sight is not None}
+        return {key: result for key, (_, result) in seen.items() if result is not None}
 
     # --- its life -----------------------------------------------------------------------------
 

@@ -2,8 +2,8 @@
 
 `MEANINGS` is the table. An error that the service reports with a 4xx code is about a request that
 it did not carry out. After a 5xx, a time-out or a broken connection a write may be done or not.
-And a request that botocore sent more than once on its own account may have been done by one of
-the earlier attempts, whatever the last one was told.
+And if botocore has sent a request more than once by its own decision, an earlier attempt may have
+been carried out, whatever the answer to the last one.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _codes(*codes: str) -> frozenset[str]:
 # The first row that fits counts. A write is only said to be not done, by anything but
 # `OutcomeUnknown`, where the service said so, or where the request had not left.
 MEANINGS: tuple[Meaning, ...] = (
-    # --- the service failed: who knows how far it got ---
+    # --- the service failed, and may have carried the request out before ---
     Meaning(lambda exc: is_answer(exc) and status_of(exc) >= 500, Unavailable, OutcomeUnknown),
     # --- the service answered, and did not do it ---
     Meaning(

@@ -4,8 +4,8 @@ The functions are generators with the suffix `_calls`: they yield a `Request`, g
 for a write whose condition was not met, a `NotMet`, and return the answer.
 
 Every write is a PutItem or DeleteItem with a condition on the version, so it may arrive twice or
-late and changes nothing then. The writer draws the version: whoever finds its own version in an
-item knows that its write was carried out, whatever the reply said.
+late and changes nothing then. The writer draws the version: a client that finds its own version in
+an item knows that its write was carried out, whatever the reply said.
 """
 
 from __future__ import annotations

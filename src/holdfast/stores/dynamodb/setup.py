@@ -108,7 +108,7 @@ def _code(exc: HoldfastError) -> str:
     return code_of(exc.__cause__) if isinstance(exc.__cause__, Exception) else ""
 
 
-# --- for those who may not create a table ---------------------------------------------------
+# --- for an administrator ---------------------------------------------------------------------
 
 PARTS = ("policy.json", "cloudformation.yaml", "terraform.tf")
 
