@@ -17,7 +17,7 @@ from holdfast.core.commands import ANYONE, Stamp, Wake
 from holdfast.core.contract import Applied, Conflict, Entry, Interval, Page, Swapped
 from holdfast.core.effects import Apply, ApplyMany, Load, Scan, Swap, SwapMany
 from holdfast.core.records import EMPTY, SECOND, Record
-from holdfast.stores.blob.body import expiries_from, parties_of, with_expiries
+from holdfast.stores.blob.codec import expiries_from, parties_of, with_expiries
 from holdfast.testing.sim.clocks import Clock
 from holdfast.testing.sim.kinds import StoreKind
 

@@ -1,7 +1,7 @@
-"""Renewals in the background: Holdfast's own keeper, for locks that are not Holdfast's.
+"""Renewals in the background, by Holdfast's keeper, for the locks of the drop-ins.
 
-One keeper per process for all clients. It knows a lock only weakly: one that nobody refers
-to any more is not renewed, and the ttl frees it. After a fork the child renews nothing.
+One keeper serves all clients of a process. It has only weak references to the locks: a lock that
+nobody refers to any more is no longer renewed, and its ttl frees it. A forked child renews nothing.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from holdfast.runtime.keeper_thread import KeeperThread
 
 logger = logging.getLogger("holdfast")
 
-# False, or a `LeaseLost` of its own: the lock is somebody else's by now.
+# Renews a lock. Returns False, or raises `LeaseLost`, if the lock is somebody else's by now.
 Renew = Callable[[], bool]
 
 
 class Renewals:
-    """The keeper's beats and news, for locks that somebody else's library has thought of."""
+    """Calls the renew functions of locks in time, and reports what becomes of them."""
 
     def __init__(self) -> None:
         self._kept: dict[Hold, tuple[Renew, weakref.ref[Any]]] = {}
         self._runner = KeeperThread(self._beat, 1, self, None)
 
     def keep(self, lock: Any, name: str, ttl_ms: int, since: float, renew: Renew) -> Hold:
-        """Renew a lock that was got at this moment, until it is ended, lost or forgotten."""
+        """Renew a lock that was acquired at `since`, until it is ended, lost or unreferenced."""
         holder = Holder(
             token="", fence=0, owner="", mode="exclusive",
             ttl=max(1, ttl_ms * 1000), acquired_at=0, expires_at=0, beat="",
@@ -44,12 +44,12 @@ class Renewals:
         return hold
 
     def kept(self, hold: Hold) -> Any:
-        """The lock of a hold, if it is being renewed and somebody refers to it."""
+        """Returns the lock of a hold, if it is being renewed and somebody refers to it."""
         kept = self._kept.get(hold)
         return None if kept is None else kept[1]()
 
     def end(self, hold: Hold) -> None:
-        """Renew it no more."""
+        """Stop renewing it."""
         self._runner.end(hold, "released")
         self._kept.pop(hold, None)
 
@@ -73,7 +73,7 @@ class Renewals:
         hold.extend(hold.holder, sent)
         return None
 
-    # --- what the keeper tells (see keeping.Listener) ---------------------------------------
+    # --- what the keeper thread reports -----------------------------------------------------
 
     def in_danger(self, hold: Hold) -> None:
         """Renewals have been failing."""
@@ -89,7 +89,7 @@ class Renewals:
         logger.error("The lock on %s was lost: %s", hold.key, hold.why)
 
     def wanted(self, hold: Hold) -> None:
-        """Locks of this kind have no queue."""
+        """Nothing to do: locks of this kind have no queue."""
 
     def dropped(self, hold: Hold) -> None:
         """Nobody refers to the lock any more."""
@@ -102,7 +102,7 @@ R = TypeVar("R", bound=Renewals)
 
 
 def renewals(kind: type[R]) -> R:
-    """Those of this process, one of each kind."""
+    """Returns the `Renewals` of this process, one of each kind."""
     found = _of_this_process.get(kind)
     if found is None:
         found = _of_this_process.setdefault(kind, kind())

@@ -1,8 +1,8 @@
 """The service's time, from the `Date` header of its replies.
 
-The header counts whole seconds: what it shows began less than a second before. It comes
-from one of many machines whose clocks are kept together, but not perfectly: `margin` is how
-far one of them may be off.
+The header counts whole seconds: the second that it shows began less than a second ago. It comes
+from one of many machines, whose clocks are synchronised, but not perfectly: `margin` is how far
+one of them may be off.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from holdfast.core.records import SECOND, Micros
 
 
 class HeaderClock:
-    """Reads headers; the replies of one second have the same one, which is read once."""
+    """Reads headers. All replies of one second have the same header, which is parsed once."""
 
     def __init__(self, margin: Micros) -> None:
         self.margin = margin
@@ -23,16 +23,16 @@ class HeaderClock:
 
     @property
     def doubt(self) -> Micros:
-        """How far apart the ends of a reading are."""
+        """Returns how far apart the ends of a reading are."""
         return SECOND + 2 * self.margin
 
     @property
     def last(self) -> Interval | None:
-        """What was read last."""
+        """Returns the last reading."""
         return self._last[1]
 
     def read(self, headers: Mapping[str, str]) -> Interval | None:
-        """What a reply says of the time; None if it says nothing that can be used."""
+        """Returns the time in a reply's headers; None if there is none that can be used."""
         text = headers.get("date", "")
         seen, now = self._last
         if text != seen:

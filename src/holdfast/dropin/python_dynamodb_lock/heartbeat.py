@@ -1,9 +1,8 @@
-"""When to beat, and when to tell danger.
+"""When locks are renewed, and when danger is reported.
 
-The locks that there are at the beginning of a period beat one after the other: evenly
-spread over the period, or so many per second. A thread of its own sees to that and waits
-for nobody; the beats run in a small pool. Another thread looks for locks in danger, also
-while the beats hang.
+The locks that are held at the beginning of a period are renewed one after the other: evenly spread
+over the period, or a given number per second. One thread starts the renewals and never waits for
+them; they run in a small pool. Another thread looks for locks in danger, also while renewals hang.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ from holdfast.runtime.pool import DaemonPool
 
 BEAT_THREADS = 4
 ADAPTIVE = -1
-# What is under way when we are stopped or interrupted gets so long to end.
+# How long a renewal that is under way may take to end, after a stop or an interrupt.
 GRACE_S = 2.0
 
 
-class Heart:
-    """Beats for the locks of one client until it is stopped."""
+class Heartbeat:
+    """Renews the locks of one client until it is stopped."""
 
     def __init__(
         self,
@@ -34,7 +33,7 @@ class Heart:
         beats_per_second: float,
         name: str,
     ) -> None:
-        """`check` tells the dangers, and when it wants to be called again."""
+        """`check` reports dangers, and returns after how many seconds to call it again."""
         self._locks = locks
         self._beat = beat
         self._check = check
@@ -49,12 +48,12 @@ class Heart:
         ]
 
     def start(self) -> None:
-        """Begin."""
+        """Start the two threads."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """No beat begins after this. One that is under way gets a moment to end."""
+        """Stop. No renewal begins after this; one that is under way gets a moment to end."""
         self._stopped.set()
         for thread in self._threads:
             if thread is not threading.current_thread():

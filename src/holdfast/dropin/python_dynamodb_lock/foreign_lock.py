@@ -1,15 +1,15 @@
-"""Somebody else's lock, and how we know that its holder is dead:
+"""Somebody else's lock. Its holder counts as dead in three cases:
 
- 1. By the service's clock, its lease is over. Items of this drop-in say when that is, by
-    the same clock, so this needs no trust in anybody's and no waiting.
- 2. By the service's clock, its `expiry_time` was over a whole lease ago, and the table
-    deletes what is past it. An old worker wrote that by its own clock, which is not trusted
-    as such: but the service may delete the item at any moment from then on, and nobody
-    holds what can be deleted at any moment.
- 3. Its version did not change for its lease, by our clock, from after the reply that showed
-    it first. That is the original's rule, and the only one where replies tell no time.
+ 1. By the service's clock, its lease is over. Items of this drop-in say when that is, by the same
+    clock, so nobody has to wait or to trust a machine's clock.
+ 2. By the service's clock, its `expiry_time` was over a whole lease ago, and the table deletes such
+    items. A worker with the original wrote that time by its own clock, which is not trusted by
+    itself. But from then on the service may delete the item at any moment, so nobody can rely on
+    it.
+ 3. Its version has not changed for its lease, by our clock, counted from after the reply that
+    showed it first. That is the original's rule, and the only one if replies do not tell the time.
 
-Whoever is dead is replaced only while the item still has the version that we judged by.
+The lock of a dead holder is replaced only if the item still has the version that we looked at.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from holdfast.dropin.python_dynamodb_lock.models import BaseDynamoDBLock
 from holdfast.dropin.python_dynamodb_lock.table import LockTable, lease_end
 from holdfast.runtime import clock
 
-# DynamoDB does not delete what expired longer ago than that: somebody's clock stood still.
+# DynamoDB does not delete items that expired longer ago. Then somebody's clock was wrong.
 LONGEST_EXPIRED: Micros = 5 * 365 * 24 * 3600 * SECOND
 
 
-class Rival:
-    """Who has the lock that we want, as far as we have seen."""
+class ForeignLock:
+    """The lock that we want and somebody else holds, as we saw it last."""
 
     def __init__(self, table: LockTable) -> None:
         self._table = table
@@ -34,7 +34,7 @@ class Rival:
         self.lock: BaseDynamoDBLock | None = None
 
     def see(self, item: Item | None) -> None:
-        """This was on the table just now."""
+        """Remember what is in the table now."""
         self.looked = True
         seen = None if item is None else self._table.lock_of(item)
         if seen is not None and seen.record_version_number != self._version():
@@ -42,7 +42,7 @@ class Rival:
         self.lock = seen
 
     def is_dead(self) -> bool:
-        """Whether what we saw last holds nothing any more."""
+        """Whether the holder of the lock that we saw last counts as dead."""
         return self.lock is not None and (
             self._is_over(self.lock) or self._is_expired(self.lock) or self._is_silent(self.lock)
         )

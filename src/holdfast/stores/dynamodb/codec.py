@@ -1,16 +1,16 @@
 """One item per key: the record as JSON, its version, and what people and DynamoDB look at.
 
     lock_key      the key (the partition key; its name can be chosen)
-    record        the whole truth, as JSON text
+    record        the record as JSON text; all that Holdfast itself reads
     version       new with every write, see `versions`
-    owner_id      who holds it
-    acquired_at   since when, and
-    expires_at    until when unless they renew it: epoch seconds, for people
-    drop_at       from when on DynamoDB may delete the item (the table's TTL attribute)
+    owner_id      who holds the lock, for people
+    acquired_at   since when, in epoch seconds, for people
+    expires_at    until when, unless it is renewed, in epoch seconds, for people
+    drop_at       when DynamoDB may delete the item (the table's TTL attribute)
 
-`drop_at` is a day after the last use by the service's own clock. From then on a new fence,
-which starts at that clock, is larger than the one in the item. Where the time of a write was
-not read from the service there is no `drop_at`, and the item stays.
+`drop_at` is a day after the last use, by the service's own clock. From then on a new fence, which
+starts at that clock, is larger than the fence in the item. Where the service's time was not known
+at a write, there is no `drop_at`, and the item stays.
 """
 
 from __future__ import annotations
@@ -39,27 +39,27 @@ MOST_OWNERS = 4
 Item = dict[str, Any]
 
 
-class Layout(Struct, frozen=True):
-    """How items are written. `typed`: a value says its type, as in {"S": "text"}; boto3's
-    resources do that by themselves."""
+class ItemCodec(Struct, frozen=True):
+    """Records to items and back. `typed`: a value carries its type, as in {"S": "text"}; the
+    client of a boto3 resource adds and removes the types itself."""
 
     key_name: str
     typed: bool = True
 
     def text(self, value: str) -> Any:
-        """A string, as the client wants it."""
+        """Returns a string in the client's format."""
         return {"S": value} if self.typed else value
 
     def number(self, value: int) -> Any:
-        """A number, as the client wants it."""
+        """Returns a number in the client's format."""
         return {"N": str(value)} if self.typed else value
 
     def key(self, key: str) -> Item:
-        """The primary key."""
+        """Returns the primary key of an item."""
         return {self.key_name: self.text(key)}
 
     def item(self, key: str, version: str, record: Record, now: Interval | None) -> Item:
-        """The whole item."""
+        """Returns the whole item."""
         item = {
             self.key_name: self.text(key),
             RECORD: self.text(encode(record).decode()),
@@ -86,11 +86,11 @@ class Layout(Struct, frozen=True):
     # --- and back ---------------------------------------------------------------------------
 
     def key_of(self, item: Mapping[str, Any]) -> str:
-        """The key of an item."""
+        """Returns the key of an item."""
         return str(_value(item[self.key_name]))
 
     def entry(self, item: Mapping[str, Any] | None, now: Interval | None) -> Entry:
-        """What an item says."""
+        """Returns the entry in an item; None is no item."""
         if not item:
             return Entry(now=now)
         if not is_ours(item):
@@ -102,18 +102,18 @@ class Layout(Struct, frozen=True):
 
 
 def is_ours(item: Mapping[str, Any]) -> bool:
-    """Whether Holdfast wrote this item: others may have attributes of the same names, too."""
+    """Whether Holdfast wrote this item. Others may use attributes of the same names."""
     return isinstance(_value(item.get(RECORD)), str) and isinstance(_value(item.get(VERSION)), str)
 
 
 def _value(attribute: Any) -> Any:
-    """The text of an attribute, whether or not the client took its type off; None, or something
-    else, if it is no text."""
+    """Returns the text of an attribute, with or without its type. If it is no text, returns None or
+    whatever it is."""
     return attribute.get("S") if isinstance(attribute, dict) else attribute
 
 
 def _drop_at(record: Record, now: Interval | None) -> int | None:
-    """From when on DynamoDB may delete the item, in whole seconds; None: it may not."""
+    """Returns when DynamoDB may delete the item, in whole seconds; None if it may not."""
     parties: tuple[Holder | Waiter, ...] = (*record.holders, *record.queue)
     if now is None or not all(party.expires_at for party in parties):
         return None

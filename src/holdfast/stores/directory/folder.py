@@ -1,14 +1,13 @@
-"""A directory's own means: files that are replaced whole, a lock that dies with its process,
-and the clock of the file system.
+"""The files in a directory: read, replaced as a whole, locked, and the file system's clock.
 
     directory/<percent-encoded key>.json     the records
     directory/.holdfast/lock-00 … lock-3f    locked while a record is compared and replaced
     directory/.holdfast/clock                touched to read the clock
     directory/.holdfast/new-…                what is about to become a record
 
-A reader never waits: a record is prepared beside and renamed into place. A writer holds one
-of the locks (by `flock`, which the system drops when a process dies) for the time that it
-takes to read, compare and rename.
+A reader never waits: a new record is written to a file beside, and renamed into place. A writer
+holds one of the locks while it reads, compares and renames. The locks are `flock`s, which the
+system drops when a process dies.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from errno import EACCES, EDQUOT, EEXIST, ELOOP, ENOSPC, EPERM, EROFS
+from errno import ELOOP
 from hashlib import blake2b
 from heapq import nsmallest
 from pathlib import Path
@@ -27,15 +26,8 @@ from zlib import crc32
 
 from holdfast.core.contract import Interval
 from holdfast.core.records import SECOND, Micros
-from holdfast.errors import (
-    HoldfastError,
-    Misconfigured,
-    OutcomeUnknown,
-    StoreFull,
-    StoreReadOnly,
-    Unavailable,
-)
-from holdfast.stores.shortage import is_shortage, shortage
+from holdfast.errors import HoldfastError, Misconfigured, OutcomeUnknown, Unavailable
+from holdfast.stores.directory.errors import gone, trouble
 
 try:
     import fcntl
@@ -45,15 +37,13 @@ except ImportError as exc:  # Windows
     ) from exc
 
 OURS = ".holdfast"
-# What is read of something that is no file: there is no record in it.
+# What a read returns of something that is no file: there is no record in it.
 NO_FILE = b""
 LOCKS = 64
 # A file's time is that of the last tick, and the kernel's clock ticks every 1 to 10 ms.
 TICK: Micros = SECOND // 100
 _SHORTEST_NAP_S, _LONGEST_NAP_S = 0.00005, 0.002
 LEFT_OVER_S = 3600.0
-_NOT_OURS_TO_WRITE = {EACCES, EPERM, EROFS}
-_FULL = {ENOSPC, EDQUOT}
 
 
 class Folder:
@@ -65,7 +55,7 @@ class Folder:
         self.path = path
         self._locks = locks
         self._ours = path / OURS
-        # For what happens at every write. Not Paths: they would intern every name that there is.
+        # Strings, because Path interns every name it is given, and there may be very many.
         self._files, self._beside = f"{path}/", f"{path / OURS}/"
         self._busy_s = busy_s
         self._fsync = fsync
@@ -73,7 +63,7 @@ class Folder:
     # --- reading ------------------------------------------------------------------------------
 
     def read(self, name: str) -> bytes | None:
-        """What is in a file; None if there is none."""
+        """Returns what is in a file; None if there is none."""
         try:
             return self._read(name)
         except FileNotFoundError:
@@ -85,7 +75,7 @@ class Folder:
             raise self.trouble(exc) from exc
 
     def _read(self, name: str) -> bytes:
-        # Somebody may have put a pipe there, on which we would wait, or a device without an end.
+        # It could be a pipe, on which we would wait, or a device that has no end.
         opened = os.open(self._files + name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             if not S_ISREG(os.fstat(opened).st_mode):
@@ -98,7 +88,7 @@ class Folder:
             os.close(opened)
 
     def signature(self, name: str) -> tuple[int, int, int] | None:
-        """Changes whenever the file is replaced; much cheaper than reading it."""
+        """Returns what changes whenever the file is replaced. Much cheaper than a read."""
         try:
             found = os.stat(self._files + name)
         except FileNotFoundError:
@@ -108,8 +98,8 @@ class Folder:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     def names(self, start: str, after: str, limit: int) -> list[str]:
-        """The next files whose names begin so, in order. Never all names at once: there may be
-        very many."""
+        """Returns the next names that begin with `start`, in order. Never keeps all names at once:
+        there may be very many."""
         try:
             with os.scandir(self.path) as files:
                 names = (file.name for file in files)
@@ -120,7 +110,8 @@ class Folder:
             raise self.trouble(exc) from exc
 
     def now(self) -> Interval | None:
-        """The file system's clock, which on a network is its server's; None: we may not."""
+        """Returns the file system's clock, which on a network is the server's; None if we may not
+        touch the file that it is read from."""
         clock = self._beside + "clock"
         try:
             os.utime(clock)
@@ -132,7 +123,7 @@ class Folder:
     # --- writing ------------------------------------------------------------------------------
 
     def create(self, *, parents: bool = False) -> None:
-        """Make the directory and what belongs in it, unless it is there."""
+        """Make the directory and what belongs in it, unless it exists."""
         names = ("clock", *map(_lock_name, range(self._locks)))
         try:
             if (self._ours / names[-1]).exists():
@@ -145,7 +136,7 @@ class Folder:
             raise self.trouble(exc) from exc
 
     def tidy(self) -> None:
-        """Remove what a crash in the middle of a write has left."""
+        """Remove the files that crashes in the middle of a write have left."""
         with suppress(OSError):  # also if there is no descriptor left for the listing
             for left in self._ours.glob("new-*"):
                 self._tidy(left)
@@ -157,7 +148,7 @@ class Folder:
 
     @contextmanager
     def locked(self, name: str) -> Iterator[None]:
-        """Nobody else is between reading and replacing this file."""
+        """Within this block, nobody else reads, compares and replaces this file."""
         opened = self._lock(_lock_name(crc32(name.encode()) % self._locks))
         try:
             yield
@@ -184,7 +175,7 @@ class Folder:
                 if isinstance(exc, OSError):  # a file server may have no locks
                     raise self.trouble(exc) from exc
                 raise
-            os.close(opened)  # somebody has tidied up; the others lock a new file
+            os.close(opened)  # the lock file was removed meanwhile, and others lock a new one
 
     def _open_lock(self, path: str) -> int:
         flags = os.O_RDWR | os.O_CLOEXEC
@@ -201,7 +192,7 @@ class Folder:
             raise self.trouble(exc) from exc
 
     def put(self, nonce: str, name: str, raw: bytes) -> None:
-        """Replace a file whole: others see what was there before, or all of this."""
+        """Replace a file as a whole: others see the old content or all of the new one."""
         new = self._prepare(nonce, raw)
         try:
             self._replace(new, name)
@@ -210,7 +201,7 @@ class Folder:
             raise
 
     def _prepare(self, nonce: str, raw: bytes) -> str:
-        """Write a file beside; `_replace` puts it in place."""
+        """Write the content to a file beside, which `_replace` puts into place."""
         new = f"{self._beside}new-{nonce}"
         try:
             self._write(new, raw)
@@ -226,7 +217,7 @@ class Folder:
     def _write(self, path: str, raw: bytes) -> None:
         opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
-            while raw:  # a disk that is nearly full takes a part of it
+            while raw:  # a disk that is nearly full may take only a part
                 raw = raw[os.write(opened, raw) :]
             if self._fsync:
                 os.fsync(opened)
@@ -265,35 +256,15 @@ class Folder:
     def _check_it_is_there(self) -> None:
         """No file is no record; no directory is no store."""
         if not self.path.is_dir():
-            raise self._gone()
-
-    def _gone(self) -> Misconfigured:
-        return Misconfigured(
-            f"The directory {self.path} is gone, or never was: create it (`holdfast setup` does), "
-            f"or correct the URL."
-        )
+            raise gone(self.path)
 
     def trouble(self, exc: OSError, *, changing: bool = False) -> HoldfastError:
-        """The system's error in our words; `changing` what others see, which a file server may
-        have done although its answer did not arrive."""
-        if exc.errno in _NOT_OURS_TO_WRITE:
-            return StoreReadOnly(
-                f"{self.path} cannot be used ({exc.strerror}): it must be yours to read and write."
-            )
-        if is_shortage(exc):
-            return shortage(str(self.path))
-        if exc.errno in _FULL:
-            return StoreFull(f"{self.path} cannot take more: the disk or the quota is full.")
-        if isinstance(exc, FileNotFoundError) and not self.path.exists():
-            return self._gone()
-        if isinstance(exc, (FileNotFoundError, NotADirectoryError)) or exc.errno == EEXIST:
-            return Misconfigured(f"{self.path} is not a directory that can be used.")
-        kind = OutcomeUnknown if changing else Unavailable
-        return kind(f"{self.path}: {exc.strerror}.")
+        """Returns what to raise instead of an error of the system. See `errors`."""
+        return trouble(exc, self.path, changing=changing)
 
 
 def version_of(raw: bytes) -> bytes:
-    """No two writes have the same content, so a digest of it tells them apart."""
+    """Returns a digest of a file's content. No two writes have the same content."""
     return blake2b(raw, digest_size=16).digest()
 
 
@@ -315,7 +286,7 @@ def _unlink(path: str) -> None:
 
 
 def _is_still(opened: int, path: str) -> bool:
-    """Whether what we have locked is what others will lock."""
+    """Whether the file that we have locked is the one that others will lock."""
     try:
         return os.path.samestat(os.fstat(opened), os.stat(path))
     except FileNotFoundError:

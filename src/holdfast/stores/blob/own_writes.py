@@ -1,4 +1,4 @@
-"""What this client wrote last under each key, and who of them left their expiry open."""
+"""What this client wrote last under each key, and which parties in it have no expiry yet."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from holdfast.core.contract import Version
 from holdfast.core.records import Micros, Record
-from holdfast.stores.blob.body import Mark, unclocked
+from holdfast.stores.blob.codec import Mark, unclocked
 
 REMEMBERED = 4096
 K = TypeVar("K")
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class _Last:
-    """The last write under a key: its version, and when it was sent and answered."""
+    """The last write under a key: its version, when it was sent, and when it was answered."""
 
     __slots__ = ("expiries", "got", "open", "sent", "version")
 
@@ -27,15 +27,16 @@ class _Last:
         self.expiries: dict[Mark, Micros] = {}
 
 
-class Memory:
-    """Bounded; what is forgotten costs a request, or a lease that lasts a little longer."""
+class OwnWrites:
+    """The last writes of this client. Bounded: a write that was forgotten costs one more request,
+    or makes a lease last a little longer."""
 
     def __init__(self) -> None:
         self._last: dict[str, _Last] = {}
         self._waits: dict[tuple[str, str], Micros] = {}
 
     def wrote(self, key: str, version: Version, record: Record, sent: Micros, got: Micros) -> None:
-        """This was written."""
+        """Remember a write that was carried out."""
         last = _Last(version, record, sent, got)
         before = self._last.get(key)
         if before is not None:
@@ -43,34 +44,34 @@ class Memory:
         _put(self._last, key, last)
 
     def forget(self, key: str) -> None:
-        """There is nothing of ours there any more."""
+        """Forget a key whose record was dropped."""
         self._last.pop(key, None)
 
     def when(self, key: str, version: Version) -> tuple[Micros, Micros] | None:
-        """When this version was sent and answered, if it is ours."""
+        """Returns when this version was sent and answered; None if we did not write it."""
         last = self._of(key, version)
         return None if last is None else (last.sent, last.got)
 
     def left_open(self, key: str, version: Version, record: Record) -> bool:
-        """Whether somebody in this record was in that version of ours already, and left their
-        expiry to its time."""
+        """Whether a party in this record was in that version of ours already, without an
+        expiry."""
         last = self._of(key, version)
         return last is not None and not (unclocked(record) & last.open) <= last.expiries.keys()
 
     def close(self, key: str, version: Version, expiries: dict[Mark, Micros]) -> None:
-        """By now it is known when those of that version run out."""
+        """Remember when the parties of that version run out."""
         last = self._of(key, version)
         if last is not None:
             known = {mark: at for mark, at in expiries.items() if mark in last.open}
             last.expiries = known | last.expiries
 
     def expiries(self, key: str, version: Version) -> dict[Mark, Micros]:
-        """What is known of those who left it open."""
+        """Returns the expiries that are known of the parties that had none."""
         last = self._of(key, version)
         return {} if last is None else last.expiries
 
     def waiting_since(self, key: str, token: str, now: Micros) -> Micros:
-        """When this one began to wait."""
+        """Returns when this token began to wait."""
         since = self._waits.get((key, token))
         if since is None:
             _put(self._waits, (key, token), now)

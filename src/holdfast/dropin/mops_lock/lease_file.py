@@ -1,8 +1,8 @@
-"""The one object that a lease is: read it, and replace it if it is still what was read.
+"""The file that a lease is: read it, and replace it if it is still what was read.
 
-mops and we write it whole, and nobody ever sees half of it. What a swap compares is exact
-between all who write like this; mops itself compares nothing (see `acquiring`). The means
-are those of the blob stores: conditional writes, or `flock` and rename in a directory.
+mops and we replace the file as a whole, so nobody ever sees half of it. Between clients that swap
+like this the comparison is exact; mops itself compares nothing (see `acquiring`). In a bucket a
+swap is a conditional write, in a directory a rename under an `flock`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 from msgspec import Struct
 
 from holdfast.errors import BadURL, MissingDriver
-from holdfast.stores.blob.folder import Folder
+from holdfast.stores.directory.folder import Folder
 from holdfast.stores.url import StoreURL, parse, redact
 
 LEASE_DIRNAME = "lock"
@@ -26,29 +26,29 @@ BUSY_S = 5.0
 
 
 class Found(Struct, frozen=True):
-    """What is there, and its version, which is nothing to anybody but the slot."""
+    """What is in the file, and its version, which only the `LeaseFile` understands."""
 
     body: bytes
     version: Any
 
 
-class Slot(Protocol):
-    """Where one object is. May raise the errors of a store."""
+class LeaseFile(Protocol):
+    """The file of one lease. Its methods raise the errors of a store."""
 
     uri: str  # for people
     lease_dir_uri: str  # to open it again, in another process too; may have credentials in it
     compares: bool  # False: between the look and the write of a swap others may write
 
     def read(self) -> Found | None:
-        """What is there now."""
+        """Returns what is there now; None if there is no file."""
 
     def swap(self, version: Any | None, body: bytes) -> Any | None:
-        """Write if this is still there (None: if nothing is); the new version. None: it is
-        not, and nothing was written."""
+        """Write if this version is still there (None: if there is no file). Returns the new
+        version; None if another version is there, and nothing was written."""
 
 
 def join(folder_uri: str, *names: str) -> str:
-    """The URI of something in a folder, as mops makes it."""
+    """Returns the URI of something in a folder, as mops builds it."""
     if is_path(folder_uri):
         return os.path.join(folder_uri, *names)  # noqa: PTH118 (a URI is not a path)
     place, mark, options = folder_uri.partition("?")
@@ -56,28 +56,28 @@ def join(folder_uri: str, *names: str) -> str:
 
 
 def is_path(uri: str) -> bool:
-    """Whether a URI is in this machine's file system; mops takes plain paths for URIs too."""
+    """Whether a URI names a path in the file system. mops accepts plain paths too."""
     return uri.startswith(FILE_SCHEME) or "://" not in uri
 
 
-def open_slot(lease_dir_uri: str) -> Slot:
-    """The slot of the lease in this folder."""
+def open_lease_file(lease_dir_uri: str) -> LeaseFile:
+    """Returns the file of the lease in this folder."""
     if not isinstance(lease_dir_uri, str) or not lease_dir_uri.removeprefix(FILE_SCHEME):
         raise BadURL("A lease folder is a URI such as file:///shared/memo/lock.")
     if is_path(lease_dir_uri):
-        return FileSlot(lease_dir_uri)
+        return FolderLeaseFile(lease_dir_uri)
     url = _adls(lease_dir_uri) if lease_dir_uri.startswith(ADLS_SCHEME) else parse(lease_dir_uri)
     try:
-        from holdfast.dropin.mops_lock.objects import open_object
+        from holdfast.dropin.mops_lock.bucket_file import open_in_bucket
     except ImportError as exc:
         raise MissingDriver(
             f"Leases in a bucket need {exc.name}: pip install 'holdfast[blob]'"
         ) from exc
-    return open_object(url, lease_dir_uri, redact(join(lease_dir_uri, LEASE_FILE)))
+    return open_in_bucket(url, lease_dir_uri, redact(join(lease_dir_uri, LEASE_FILE)))
 
 
 def _adls(uri: str) -> StoreURL:
-    """mops takes the path as it is, without signs such as %20 in it."""
+    """Returns the parts of a URI of mops' own kind. Its path is not percent-encoded."""
     place, _, options = uri.removeprefix(ADLS_SCHEME).partition("?")
     account, _, rest = place.partition("/")
     container, _, path = rest.partition("/")
@@ -87,7 +87,7 @@ def _adls(uri: str) -> StoreURL:
     return StoreURL("az", uri, host=account, user=container, path=path, options=given)
 
 
-class FileSlot:
+class FolderLeaseFile:
     """A file in a folder, which is made when it is needed."""
 
     compares = True

@@ -16,7 +16,7 @@ from holdfast.errors import Misconfigured
 from holdfast.runtime import fork_hooks
 from holdfast.stores.shortage import has_room_for, shortage
 
-# What the threads take to start, and a few for whoever opens something at the same moment.
+# What the threads need to start, and a few for others that open something at the same moment.
 DESCRIPTORS = 8
 
 _starting = threading.Lock()
@@ -32,8 +32,8 @@ def _in_child() -> None:
 
 
 def about_to_use(where: str) -> None:
-    """Raise, instead of hanging in a child whose parent has used obstore, or of panicking where
-    no descriptor is left."""
+    """Start obstore's threads. Raises where that cannot work: in a child whose parent has used
+    obstore, and where too few descriptors are left."""
     global _used
     if _cut_off:
         raise Misconfigured(

@@ -1,11 +1,11 @@
 """What is in an object: the record as JSON that a person can read, its key, and a nonce.
 
-The nonce `write` makes every write's body unlike all others. On S3 an ETag is a digest of
-the body, so without it an old ETag could fit again; and by it we know our own write when
-something below us sent it twice and the second time was refused.
+The nonce `write` makes the body of every write unique. On S3 an ETag is a digest of the body, so
+without a nonce an old ETag could match again. By the nonce we also recognise our own write when a
+layer below us sent it twice and the second attempt was refused.
 
-Nobody can delete an object only if it is still the same. So a dropped record leaves a small
-mark behind, `"dropped": true`, that counts as no record.
+An object cannot be deleted on condition that it is still the same. So a dropped record leaves a
+small mark, `"dropped": true`, which counts as no record.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from holdfast.core.records import (
 from holdfast.stores.base import entry_from, faulty_entry
 
 Nonce = str
-# Which write a party is of, for those that it left to the service's clock.
+# Token and beat: which write a party was written by.
 Mark = tuple[str, str]
 
 
@@ -40,19 +40,19 @@ class Label(Struct, omit_defaults=True):
     key: str
     write: Nonce
     dropped: bool = False
-    turn: Nonce = ""  # the last write that may have let somebody in, where it is kept
+    turn: Nonce = ""  # in a directory: the last write that may have let a waiting call in
 
 
 _label_decoder = msgspec.json.Decoder(Label)
 
 
 def new_nonce() -> Nonce:
-    """One that nobody else draws."""
+    """Returns a nonce that nobody else draws."""
     return secrets.token_hex(8)
 
 
 def pack(key: str, nonce: Nonce, record: Record | None, turn: Nonce = "") -> bytes:
-    """The body of an object; without a record, the mark of a dropped one."""
+    """Returns the body of an object; without a record, the mark of a dropped one."""
     label = msgspec.json.encode(Label(key, nonce, record is None, turn))
     if record is not None:
         label = label[:-1] + b"," + encode(record)[1:]
@@ -60,7 +60,7 @@ def pack(key: str, nonce: Nonce, record: Record | None, turn: Nonce = "") -> byt
 
 
 def label_of(raw: bytes) -> Label | None:
-    """The label; None if this is nothing of ours."""
+    """Returns the label; None if Holdfast did not write this."""
     try:
         return _label_decoder.decode(raw)
     except UNREADABLE:
@@ -68,7 +68,7 @@ def label_of(raw: bytes) -> Label | None:
 
 
 def unpack(key: str, raw: bytes, version: Version, now: Interval | None) -> Entry:
-    """The entry in a body; what is not a record of this key is a fault."""
+    """Returns the entry in a body, with a fault if it is not a record of this key."""
     label = label_of(raw)
     if label is None:
         return faulty_entry(undecodable(raw, "the object is not a lock record"), version, now)
@@ -82,17 +82,17 @@ def unpack(key: str, raw: bytes, version: Version, now: Interval | None) -> Entr
 
 
 def parties_of(record: Record) -> tuple[Holder | Waiter, ...]:
-    """All who are in a record."""
+    """Returns the holders and waiters in a record."""
     return (*record.holders, *record.queue)
 
 
 def unclocked(record: Record) -> set[Mark]:
-    """Those who were written without a reading of the clock."""
+    """Returns the parties that were written without a reading of the clock."""
     return {(party.token, party.beat) for party in parties_of(record) if not party.expires_at}
 
 
 def with_expiries(record: Record, expiries: dict[Mark, Micros]) -> Record:
-    """The record with the expiries filled in that are known by now."""
+    """Returns the record with the expiries that are known by now."""
     if not expiries:
         return record
     holders = tuple(_expiring(holder, expiries) for holder in record.holders)
@@ -108,7 +108,7 @@ def _expiring(party: Any, expiries: dict[Mark, Micros]) -> Any:
 
 
 def expiries_from(record: Record, written: Interval) -> dict[Mark, Micros]:
-    """When the unclocked parties run out, whose write was carried out at that time."""
+    """Returns when the parties without an expiry run out, if they were written at this time."""
     return {
         (party.token, party.beat): written.latest + party.ttl
         for party in parties_of(record)

@@ -9,44 +9,36 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from holdfast.core.commands import NOBODY, Wake
-from holdfast.core.contract import Conflict, Entry, Facts, Page, Swapped, Version
+from holdfast.core.contract import Conflict, Entry, Page, Swapped, Version
 from holdfast.core.records import Record
 from holdfast.errors import BadOption, BadURL, MissingDriver, StoreReadOnly
 from holdfast.runtime import fork_hooks
 from holdfast.stores.base import Outcome, Store
-from holdfast.stores.blob.body import label_of, new_nonce, pack, unpack
-from holdfast.stores.blob.folder import TICK, Folder, version_of
+from holdfast.stores.blob.codec import label_of, new_nonce, pack, unpack
 from holdfast.stores.blob.names import key_of, name_of, start_of
-from holdfast.stores.waiting.handles import (
-    Notify,
-    NotifyingStore,
-    PollResult,
-    WaitHandle,
-    lets_in,
-    poll_result,
-)
+from holdfast.stores.directory.folder import TICK, Folder, version_of
+from holdfast.stores.waiting.handles import PollResult, lets_in, poll_result
 from holdfast.stores.waiting.poller import Poller, PollIntervals
+from holdfast.stores.waiting.polling_store import POLLED, PollingStore
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
 
 BUSY_S = 5.0
-# A look at a file costs a microsecond, and a lock often changes hands within a millisecond.
+# To look at a file costs a microsecond, and a lock often changes hands within a millisecond.
 POLL_INTERVALS = PollIntervals(first_s=0.001, longest_s=0.01)
 
 
-class DirectoryStore(NotifyingStore):
+class DirectoryStore(PollingStore):
     """All processes that see the same directory share its locks."""
 
-    facts = Facts(
+    facts = replace(
+        POLLED,
         name="directory",
-        linearizable=True,
-        clock="store",
         clock_doubt=TICK,
-        reach="network",
-        wakeup="poll",
-        durable=True,
         caveats=(
             "On a network file system it is as good as its flock and rename: NFSv4 with locks is "
             "fine, a mount with nolock or local_lock is not.",
@@ -67,9 +59,9 @@ class DirectoryStore(NotifyingStore):
         self._paused = False
         self._seen: dict[str, tuple[Any, PollResult | None]] = {}
         self._poller = Poller(self._turns, lets_in, POLL_INTERVALS)
-        # What is above it is made by `setup` only, and missed by whoever uses it before.
+        # Only `setup` makes the directories above it; until then every call fails.
         if self._folder.path.parent.is_dir():
-            with suppress(StoreReadOnly):  # it can still be looked at
+            with suppress(StoreReadOnly):  # it can still be read
                 self._folder.create()
         fork_hooks.register_store(self)
 
@@ -135,28 +127,18 @@ class DirectoryStore(NotifyingStore):
 
     # --- waiting ------------------------------------------------------------------------------
 
-    def register_wait(self, key: str, version: Version, token: str, notify: Notify) -> WaitHandle:
-        """Ring when the poller sees that somebody may have been let in."""
-        handle = WaitHandle(key, version, token, notify)
-        self._poller.add(handle)
-        return handle
-
-    def cancel_wait(self, handle: WaitHandle) -> None:
-        """No longer ring."""
-        self._poller.discard(handle)
-
     def _turns(self, keys: Sequence[str]) -> dict[str, PollResult]:
-        """Files are read only when they have changed since the last look."""
+        """Returns what is to be seen of these keys. Reads only files that have changed."""
         seen = {}
         for key in keys:
-            signature, sight = self._seen.get(key, (None, None))
+            signature, result = self._seen.get(key, (None, None))
             found = self._folder.signature(name_of(key))
             if found != signature:
                 raw = self._folder.read(name_of(key))
-                sight = None if raw is None else poll_result(self._entry(key, raw), _turn_of(raw))
-            seen[key] = found, sight
+                result = None if raw is None else poll_result(self._entry(key, raw), _turn_of(raw))
+            seen[key] = found, result
         self._seen = seen
-        return {key: sight for key, (_, sight) in seen.items() if sight is not None}
+        return {key: result for key, (_, result) in seen.items() if result is not None}
 
     # --- its life -----------------------------------------------------------------------------
 

@@ -1,12 +1,12 @@
-"""What is in a lease file: the words of mops, read with care and written as mops does.
+"""What is in a lease file, in mops' format.
 
-    writer_id          who has acquired it; an orchestrator and its remotes write the same
-    written_at         when, by the writer's wall clock; "" once it is released
-    expire_s           for how long from then on
-    first_acquired_at  "" while mops still waits whether it was the last to write
+    writer_id          who acquired the lease; an orchestrator and its remotes write the same
+    written_at         when it was written, by the writer's wall clock; "" once it is released
+    expire_s           for how many seconds after that it lasts
+    first_acquired_at  "" while a worker with mops waits whether it was the last writer
     released_at        "" while it is held
 
-The rest is for people. What we do not know is left alone and not written again.
+The rest is for people. Fields that we do not know are ignored, and not written again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def utc_now() -> datetime:
 
 
 def decode(body: bytes, uri: str) -> LeaseContents:
-    """A lease file, or `CorruptRecord` if it is something else."""
+    """Returns the contents of a lease file. Raises `CorruptRecord` if it is something else."""
     try:
         contents: Any = json.loads(body)
     except ValueError:
@@ -54,13 +54,13 @@ def decode(body: bytes, uri: str) -> LeaseContents:
 
 
 def is_released(contents: LeaseContents) -> bool:
-    """Whether its holder gave it back."""
+    """Whether the holder released it."""
     return bool(contents.get("released_at"))
 
 
 def expires_at(contents: LeaseContents, uri: str) -> datetime | None:
-    """When it runs out by the clock of its writer, and for as long as that one has said;
-    None: it was never written as held."""
+    """Returns when the lease runs out, by its writer's clock and `expire_s`; None if it was never
+    written as held."""
     written_at, expire_s = contents.get("written_at"), contents.get("expire_s")
     if not written_at:
         return None
@@ -76,7 +76,7 @@ def expires_at(contents: LeaseContents, uri: str) -> datetime | None:
 
 
 class Emitter:
-    """Writes one party's lease files, ever new: no two of them have the same bytes."""
+    """Makes the contents of one party's lease file. No two of them have the same bytes."""
 
     def __init__(self, writer_id: str, expire_s: float, name: str = "") -> None:
         self.writer_id = writer_id
@@ -87,11 +87,11 @@ class Emitter:
         self._count = 0
 
     def held(self) -> bytes:
-        """The file of a lease that is held from now on for `expire_s`."""
+        """Returns the file of a lease that is held for `expire_s` from now on."""
         return self._encode(released=False)
 
     def released(self) -> bytes:
-        """The file of a lease that is given back now."""
+        """Returns the file of a lease that is released now."""
         return self._encode(released=True)
 
     def _encode(self, *, released: bool) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.dropin.python_dynamodb_lock.heart import ADAPTIVE, Heart
+from holdfast.dropin.python_dynamodb_lock.heartbeat import ADAPTIVE, Heartbeat
 from holdfast.dropin.python_dynamodb_lock.models import DynamoDBLock
 from tests.helpers import until
 
@@ -44,9 +44,11 @@ class Body:
         self.checks += 1
         return 0.01
 
-    def heart(self, period_s: float, beats_per_second: float = ADAPTIVE) -> Heart:
+    def heart(self, period_s: float, beats_per_second: float = ADAPTIVE) -> Heartbeat:
         """One for these locks."""
-        return Heart(lambda: self.locks, self.beat, self.check, period_s, beats_per_second, "test")
+        return Heartbeat(
+            lambda: self.locks, self.beat, self.check, period_s, beats_per_second, "test"
+        )
 
 
 @pytest.mark.parametrize("beats_per_second", [ADAPTIVE, 500])
