@@ -18,7 +18,7 @@ and the words are
     U        `OutcomeUnknown`: it may have been done or not
 
 Whatever a call says is compared with what is in the store (see `tests.stores.walk`): the table
-only says which of the true words it may choose. Each cell names all words that are allowed.
+only says which of the true words it may choose, and names no word that is never said.
 """
 
 from __future__ import annotations
@@ -39,22 +39,81 @@ pytestmark = pytest.mark.timeout(120)
 
 WORDS = {"R": "returned", "N": "not done", "U": "unknown"}
 
+# A command whose connection broke is sent again, once, and finds what the first one did. Who has
+# to connect first and cannot is told so, except where somebody waits or insists.
 REDIS = """
                 read   write  batch  try    renew  wait   insist purge
-refused         N      N U    N U R  N U    N U    N U    N U    N U
-refused after   N      N U    N U R  N U    N U    N U    N U    N U
-reset before    R N    N U    N U R  R N U  R N U  R      R      N U
-closed before   R N    N U    N U R  R N U  R N U  R      R      N U
-reset after     R N    N U    N U R  R N U  R N U  R      R      N U
-closed          R N    N U    N U R  R N U  R N U  R      R      N U
-halved          R N    N U    N U R  R N U  R N U  R      R      N U
-late reply      N      N U    N U R  R N U  R N U  R      R      N U
-late request    N      N U    N U R  R N U  R N U  R      R      N U
+refused         N      N U    R N U  N U    U      N U    N U    N U
+refused after   N      N U    R N U  N U    U      U      N U    N U
+reset before    R N    N U    R U    R N    R      R      R      R U
+closed before   R N    N U    R U    R N    R      R      R      R U
+reset after     R N    N U    R U    R N    R      R      R      R U
+closed          R N    N U    R U    R N    R      R      R      R U
+halved          R N    N U    R U    R N    R      R      R      R U
+late reply      N      N U    R U    R N    R      R      R      N U
+late request    N      N U    R U    R N    R      R      R      N U
 idle closed     R      R      R      R      R      R      R      R
 idle reset      R      R      R      R      R      R      R      R
 """
 
-TABLES = dict.fromkeys(SITES, REDIS)
+# A batch is one statement. The last thing that is said on a new connection is a read, which is
+# said again on another one.
+SQL = """
+                read   write  batch  try    renew  wait   insist purge
+refused         N      N U    U      N U    U      N U    N U    N U
+refused after   N      N U    U      N U    U      N U    N U    N U
+reset before    R N    R N U  U      R N    R      R      R      R U
+closed before   R N    R N U  U      R N    R      R      R      R U
+reset after     R N    R N U  U      R N    R      R      R      R U
+closed          R N    R N U  U      R N    R      R      R      R U
+halved          R N    R N U  U      R N    R      R      R      R U
+late reply      R N    R N U  U      R N    R      R      R      R U
+late request    R N    R N U  U      R N    R      R      R      R U
+idle closed     R      R      R      R      R      R      R      R
+idle reset      R      R      R      R      R      R      R      R
+"""
+
+# A read whose connection broke is sent again. A connection is nothing that has to be made ready.
+DYNAMODB = """
+                read   write  batch  try    renew  wait   insist purge
+refused         N      U      R N U  N U    U      N U    N U    N U
+refused after   N      U      R N U  N U    U      N U    N U    N U
+reset before    R      U      R U    R      R      R      R      R U
+closed before   R      U      R U    R      R      R      R      R U
+reset after     R      U      R U    R      R      R      R      R U
+closed          R      U      R U    R      R      R      R      R U
+halved          R      U      R U    R      R      R      R      R U
+late reply      N      U      R U    R N    R      R      R      N U
+late request    N      U      R U    R N    R      R      R      N U
+idle closed     R      R      R      R      R      R      R      R
+idle reset      R      R      R      R      R      R      R      R
+"""
+
+# Nothing is sent again at this height, so that a claim that never waits ends at its first look.
+BLOB = """
+                read   write  batch  try    renew  wait   insist purge
+refused         N      U      R N U  N U    U      N U    N U    N U
+refused after   N      U      R N U  N U    U      N U    N U    N U
+reset before    N      U      R U    R N    R      R      R      N U
+closed before   N      U      R U    R N    R      R      R      N U
+reset after     N      U      R U    R N    R      R      R      N U
+closed          N      U      R U    R N    R      R      R      N U
+halved          N      U      R U    R N    R      R      R      N U
+late reply      N      U      R U    R N    R      R      R      N U
+late request    N      U      R U    R N    R      R      R      N U
+idle closed     R      R      R      R      R      R      R      R
+idle reset      R      R      R      R      R      R      R      R
+"""
+
+TABLES = {
+    "redis": REDIS,
+    "postgresql": SQL,
+    "mysql": SQL,
+    "dynamodb": DYNAMODB,
+    "az": BLOB,
+    "s3": BLOB,
+    "gs": BLOB,
+}
 
 
 def table_of(store: str) -> dict[str, dict[str, frozenset[str]]]:
@@ -99,7 +158,10 @@ def test_words_are_true(store: str, face: str, fault: str) -> None:
     wrong = [str(one) for one in seen if one.wrongs]
     assert not wrong, "\n" + "\n".join(wrong)
     kinds = {one.kind for one in OPERATIONS if face in one.faces}
-    assert {one.kind for one in seen} == kinds, "a cell of the table was never walked through"
+    heard = {
+        kind: {word for one in seen if one.kind == kind for word in one.said} for kind in kinds
+    }
+    assert heard == {kind: row[kind] for kind in kinds}, "the table says more than what happens"
 
 
 @pytest.mark.parametrize("store", SITES)
