@@ -194,8 +194,8 @@ def _grant(
 
 def _other_limit(claim: Claim, holders: tuple[Holder, ...]) -> int | None:
     if claim.mode == "counted":
-        for holder in holders:
-            if holder.mode == "counted" and holder.limit != claim.limit:
+        for holder in holders:  # one that another program wrote may name no limit
+            if holder.mode == "counted" and holder.limit not in (None, claim.limit):
                 return holder.limit
     return None
 
