@@ -21,7 +21,7 @@ from holdfast.core.records import Holder, Record
 from holdfast.errors import OutcomeUnknown
 from holdfast.stores.base import Outcome
 from holdfast.stores.registry import open_store
-from holdfast.stores.sql import SQLStore, database
+from holdfast.stores.sql import SQLStore, transport
 from holdfast.stores.sql.batches import LONGEST_RECORD
 from holdfast.stores.sql.errors import Locked
 from tests.engines.proxy import Proxy
@@ -187,7 +187,7 @@ def test_overlapping_batches_in_opposite_order(
     """Two clients that name the same rows from both ends: each row has one winner a round, and
     there is no deadlock."""
     deadlocks: list[object] = []
-    monkeypatch.setattr(database, "pause_before_retry", lambda lost, _: deadlocks.append(lost))
+    monkeypatch.setattr(transport, "pause_before_retry", lambda lost, _: deadlocks.append(lost))
     table = server.new_table()
     stores = [server.open(query=f"table={table}") for _ in range(2)]
     keys = [f"k{number:02}" for number in range(60)]

@@ -41,7 +41,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.schema import CreateTable
 
 from holdfast.dropin.resource_lock.models import LockException
-from holdfast.stores.sql.engine import DRIVERS
+from holdfast.stores.sql.connect import DRIVERS
 
 METADATA = MetaData()
 

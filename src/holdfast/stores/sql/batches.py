@@ -17,8 +17,9 @@ from holdfast.core.commands import NOBODY
 from holdfast.core.effects import Swap
 from holdfast.errors import HoldfastError
 from holdfast.stores.base import Outcome
-from holdfast.stores.sql.dialect import Dialect, Queries, Update, columns_of
+from holdfast.stores.sql.codec import columns_of
 from holdfast.stores.sql.errors import Locked
+from holdfast.stores.sql.protocol import Dialect, Queries, Update
 
 # Longer records go alone: a server limits how long a statement may be.
 LONGEST_RECORD = 16_384

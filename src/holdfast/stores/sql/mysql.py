@@ -1,4 +1,4 @@
-"""MySQL and MariaDB, in what both speak."""
+"""What is asked of MySQL and MariaDB, in SQL that both understand."""
 
 from __future__ import annotations
 
@@ -6,25 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy.sql.compiler import IdentifierPreparer
-
 from holdfast.core.commands import Wake
 from holdfast.core.contract import Conflict, Entry, Facts, Interval, Swapped, Version, exactly
 from holdfast.core.records import Record
 from holdfast.errors import HoldfastError, OutcomeUnknown
 from holdfast.stores.base import Outcome
-from holdfast.stores.sql.dialect import (
-    BATCH,
-    Dialect,
-    Queries,
-    Query,
-    Sight,
-    Table,
-    Update,
-    columns_of,
-    rounded,
-)
+from holdfast.stores.sql.codec import columns_of
 from holdfast.stores.sql.errors import MYSQL, AlreadyThere
+from holdfast.stores.sql.protocol import BATCH, Dialect, Queries, Query, Table, Update, rounded
+from holdfast.stores.sql.setup import TableProbe
 
 NO_VERSION = -1
 
@@ -51,23 +41,24 @@ class MySQLDialect(Dialect):
     diagnosis = MYSQL
     sql_file = Path(__file__).with_name("mysql.sql")
     returning = False
+    quote_mark = "`"
 
-    def __init__(self, table: Table, preparer: IdentifierPreparer) -> None:
-        super().__init__(table, preparer)
+    def __init__(self, table: Table) -> None:
+        super().__init__(table)
         self._now = Query(self.sql("now"))
         self._updates: dict[int, str] = {}  # by how many rows they write
 
     def fragments(self) -> dict[str, str]:
-        """Where the table is looked for."""
+        """Returns where the table is looked for."""
         return {"schema": f"'{self.table.schema}'" if self.table.schema else "DATABASE()"}
 
-    def on_server(self, sight: Sight) -> dict[str, str]:
+    def on_server(self, probe: TableProbe) -> dict[str, str]:
         """The two name their exact collations differently."""
-        mariadb = "mariadb" in sight.server.lower()
+        mariadb = "mariadb" in probe.server.lower()
         return {"collation": "utf8mb4_nopad_bin" if mariadb else "utf8mb4_0900_bin"}
 
-    def user_name(self, sight: Sight) -> str:
-        name, _, host = sight.who.rpartition("@")
+    def user_name(self, probe: TableProbe) -> str:
+        name, _, host = probe.who.rpartition("@")
         return f"'{name}'@'{host}'"
 
     def swap_queries(

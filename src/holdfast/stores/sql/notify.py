@@ -1,12 +1,13 @@
-"""Waiting by listening: PostgreSQL's NOTIFY, heard by one thread with one connection.
+"""Waiting by listening: PostgreSQL's NOTIFY, received by one thread with one connection.
 
 How it works:
 
- 1. While anybody sleeps, a connection of its own LISTENs. Each waking write notifies with
-    its version, whom it may let in, and the key. Anybody in the database may hear it, and say
-    the same: so it has no secrets, and whoever is rung looks for itself.
- 2. A notification that comes between a waiter's look and its sleep is not lost: the last
-    versions heard are remembered, and a sleeper that has seen less is rung at once.
+ 1. While anybody waits, a connection of its own LISTENs. Each write that may let somebody in
+    notifies with its version, whom it may let in, and the key. Every role of the database can
+    receive that and send the same: so it has no secrets, and a waiter that is woken looks for
+    itself.
+ 2. A notification that comes between a waiter's look and its wait is not lost: the listener
+    remembers the last versions, and wakes a waiter that knows an older one at once.
  3. The bell is *live* from when it has heard itself. Behind a pooler in transaction mode
     it never does (LISTEN belongs to a session), and then it does not try again for a while.
  4. Only who goes to sleep while it is live relies on it; whoever slept before is polled
@@ -29,10 +30,11 @@ from os import urandom
 from typing import Any
 
 from holdfast.core.commands import ANYONE
-from holdfast.stores.sql.database import Database
-from holdfast.stores.sql.deadlines import sever
-from holdfast.stores.sql.dialect import Query
-from holdfast.stores.sql.postgres import PostgreSQLDialect, heard
+from holdfast.stores.sql.codec import notification_of
+from holdfast.stores.sql.io_timeout import shut_down
+from holdfast.stores.sql.postgres import PostgreSQLDialect
+from holdfast.stores.sql.protocol import Query
+from holdfast.stores.sql.transport import Transport
 from holdfast.stores.waiting.handles import LastHeard, WaitHandle, Wakeups, started
 from holdfast.stores.waiting.herd import HerdDamper
 from holdfast.stores.waiting.poller import Poller
@@ -49,10 +51,10 @@ LOOK_UP_S = 0.5  # how often it is looked whether anybody still sleeps
 logger = logging.getLogger("holdfast")
 
 
-class Bell:
+class NotifyListener:
     """Rings sleepers when PostgreSQL notifies."""
 
-    def __init__(self, database: Database, dialect: PostgreSQLDialect, poller: Poller) -> None:
+    def __init__(self, transport: Transport, dialect: PostgreSQLDialect, poller: Poller) -> None:
         self.handles = Wakeups()
         self._crowd = HerdDamper()
         self._poller = poller
@@ -60,7 +62,7 @@ class Bell:
         self._trusted_at = 0.0  # from when on, once it is live, who sleeps may rely on it
         self._deaf_until = 0.0  # notifications do not get through here
         self._told_deaf = False
-        self._database = database
+        self._transport = transport
         self._dialect = dialect
         self._lock = threading.Lock()
         self._last: OrderedDict[str, LastHeard] = OrderedDict()  # the version heard last, by key
@@ -99,7 +101,7 @@ class Bell:
         """End the thread. The poller lets everyone look for themselves."""
         self._closed.set()
         if self._listening is not None:
-            sever(self._listening)
+            shut_down(self._listening)
 
     # --- the thread -------------------------------------------------------------------------
 
@@ -112,7 +114,7 @@ class Bell:
             except Exception as exc:
                 # Whatever it was: the sleepers meet it, and report it, when they look.
                 if not self._closed.is_set():
-                    logger.info("Listening at %s ended: %s", self._database.place, exc)
+                    logger.info("Listening at %s ended: %s", self._transport.place, exc)
             self._fall_silent()
             if self._is_over():
                 return
@@ -123,10 +125,10 @@ class Bell:
 
     def _listen(self) -> None:
         """Listen until the connection breaks, nobody sleeps any more, or we are closed."""
-        wire = self._database.open_apart()
+        connection = self._transport.open_apart()
         try:
-            self._listening = wire.driver_connection
-            self._database.ask(wire, Query(f'LISTEN "{self._dialect.channel}"', shows=False))
+            self._listening = connection.driver
+            self._transport.ask(connection, Query(f'LISTEN "{self._dialect.channel}"', shows=False))
             if self._hears_itself():
                 self._trusted_at = time.monotonic() + SETTLING_S
                 self.live = True
@@ -137,7 +139,7 @@ class Bell:
         finally:
             self._listening = None
             with suppress(Exception):
-                wire.lent.close()
+                connection.terminate()
 
     def _tell_deaf(self) -> None:
         if not self._told_deaf:
@@ -145,13 +147,13 @@ class Bell:
             logger.warning(
                 "%s: notifications do not get through (is this a pooler in transaction "
                 "mode?); waiting by polling. ?wakeup=poll says so from the start.",
-                self._database.place,
+                self._transport.place,
             )
 
     def _hears_itself(self) -> bool:
         """Whether what is said on another connection arrives here."""
         word, said = f"probe {urandom(8).hex()}", list[str]()
-        self._database.run(self._dialect.ring_queries(word))
+        self._transport.run(self._dialect.notify_queries(word))
         ends_at = time.monotonic() + PROBE_S
         self._hear(said.append, lambda: word in said or time.monotonic() > ends_at)
         return word in said
@@ -182,7 +184,7 @@ class Bell:
 
     def _ring(self, payload: str) -> None:
         try:
-            news = heard(payload)
+            news = notification_of(payload)
         except ValueError:
             return  # a probe, or somebody's own notification
         self._last.setdefault(news.key, LastHeard()).hear(news.version)
