@@ -191,7 +191,7 @@ def _until_it_waits(server: Server) -> int:
         "AND id <> CONNECTION_ID()"
     )
     for _ in range(500):
-        rows = server.run(ask, what="%UPDATE t%")  # the table's, or that of its trigger
+        rows = server.run(ask, what="%UPDATE %t%")  # the table's, or that of its trigger
         for (number,) in rows:
             return int(number)
         time.sleep(0.01)
