@@ -29,10 +29,13 @@ generate: $(STAMP)
 	$(BIN)/python tools/async_to_sync.py
 
 # Histories of the simulator that nobody has seen yet; the first one that breaks a rule is
-# shrunk and printed. `make sim MINUTES=60` goes on for longer.
+# shrunk and printed, with the command that replays it. `make sim MINUTES=60` goes on for longer;
+# a soak is `make sim HISTORIES=1000000`, which takes hours.
 MINUTES ?= 5
+JOBS ?= 0
 sim: $(STAMP)
-	$(BIN)/python -m holdfast.testing.sim --minutes $(MINUTES) --first $$(date +%s)000
+	$(BIN)/python -m holdfast.testing.sim --jobs $(JOBS) \
+		$(if $(HISTORIES),--count $(HISTORIES),--minutes $(MINUTES))
 
 # Processes that are killed, stopped and forked while they share locks: in an SQLite file, or in
 # the store of `make soak URL=…`.

@@ -12,8 +12,8 @@ SPARE = 64
 
 
 @contextmanager
-def no_descriptors() -> Iterator[None]:
-    """Nothing can be opened meanwhile; what somebody closes can be opened anew, by anybody."""
+def no_descriptors(left: int = 0) -> Iterator[None]:
+    """No more than `left` can be opened meanwhile, and what somebody closes, by anybody."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     hoard = [os.open(os.devnull, os.O_RDONLY)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hoard[0] + SPARE, hard))
@@ -23,6 +23,8 @@ def no_descriptors() -> Iterator[None]:
                 hoard.append(os.dup(hoard[0]))
             except OSError:
                 break
+        for _ in range(left):
+            os.close(hoard.pop())
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -435,6 +435,17 @@ def test_a_joined_party_without_the_right_cannot_end_it(locks: Locks) -> None:
     assert locks.join(first.share(release=True)).release() is True
 
 
+def test_the_right_to_release_is_a_courtesy(locks: Locks) -> None:
+    """Who takes a ticket apart has the token, and can end the lease: the docs say so."""
+    lease = locks.acquire("k")
+    given = unseal("share", lease.share())
+    assert not given.may_release
+    forged = seal("share", replace(given, may_release=True))
+    assert locks.join(forged).release() is True
+    with pytest.raises(LeaseLost):
+        lease.renew()
+
+
 # --- life -------------------------------------------------------------------------------------
 
 

@@ -13,8 +13,9 @@ from holdfast import aio
 
 PUBLIC = {
     "AcquireTimeout", "BadKey", "BadOption", "BadTicket", "BadURL", "Busy", "ClientClosed",
-    "ClientForked", "CorruptRecord", "ForeignStore", "HolderInfo", "HoldfastError", "Lease",
-    "LeaseLost", "Leases", "LimitMismatch", "LockInfo", "Locks", "Misconfigured", "MissingDriver",
+    "ClientForked", "CorruptClock", "CorruptRecord", "ForeignStore", "HolderInfo", "HoldfastError",
+    "Lease", "LeaseLost", "Leases", "LimitMismatch", "LockInfo", "Locks", "Misconfigured",
+    "MissingDriver",
     "OutcomeUnknown", "Refused", "StoreFull", "StoreReadOnly", "TicketRefused", "Unavailable",
     "Unsupported", "UsageError", "WaiterInfo", "Want", "connect", "current_lease",
 }  # fmt: skip

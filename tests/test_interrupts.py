@@ -256,14 +256,15 @@ Act = Callable[[Locks], Any]
 
 
 def acts(locks: Locks) -> dict[str, tuple[Act, Act]]:
-    """What is prepared, and what is interrupted."""
+    """What is prepared, and what is interrupted. The ttl is one that no busy machine outlasts:
+    of several leases, one that ran out meanwhile would be told by `LeaseLost`."""
     return {
-        "acquire": (lambda _: None, lambda _: locks.acquire("k", ttl=1)),
-        "acquire_all": (lambda _: None, lambda _: locks.acquire_all(["k", "l"], ttl=1)),
-        "release": (lambda _: locks.acquire("k", ttl=1), lambda lease: lease.release()),
-        "hand_over": (lambda _: locks.acquire("k", ttl=1), lambda lease: lease.hand_over()),
+        "acquire": (lambda _: None, lambda _: locks.acquire("k", ttl=60)),
+        "acquire_all": (lambda _: None, lambda _: locks.acquire_all(["k", "l"], ttl=60)),
+        "release": (lambda _: locks.acquire("k", ttl=60), lambda lease: lease.release()),
+        "hand_over": (lambda _: locks.acquire("k", ttl=60), lambda lease: lease.hand_over()),
         "take": (
-            lambda _: locks.acquire("k", ttl=1).hand_over(),
+            lambda _: locks.acquire("k", ttl=60).hand_over(),
             lambda ticket: locks.take(ticket),
         ),
     }

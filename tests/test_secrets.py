@@ -15,6 +15,7 @@ from holdfast.core import commands
 from holdfast.core.records import Holder, Record, Waiter
 from holdfast.core.tickets import Ticket
 from holdfast.stores.url import parse
+from holdfast.stores.url import shown as display
 from tests.helpers import memory_locks
 
 SECRET = "s3cr3t"
@@ -151,6 +152,25 @@ URLS = [
     f"nosuch://host:{SECRET}/db",
     f"memory://user:{SECRET}@[::1/x",
 ]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *URLS,
+        f"redis:/user:{SECRET}@host/0",
+        f"redis:///user:{SECRET}@host/0",
+        f"redis:///:{SECRET}@host/0",
+        f":{SECRET}@host",
+        f"host?password={SECRET}",
+    ],
+)
+def test_what_is_shown_of_a_url(url: str) -> None:
+    """Whatever was given for one, and be it none, as `holdfast doctor` shows it."""
+    if url != f"nosuch://host:{SECRET}/db":  # that is a host and its port
+        assert SECRET not in display(url)
+    assert display("sqlite:///home/me@work/locks.db") == "sqlite:///home/me@work/locks.db"
+    assert display("redis://me@host/0") == "redis://***@host/0"
 
 
 @pytest.mark.parametrize("url", URLS)

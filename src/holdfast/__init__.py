@@ -20,6 +20,7 @@ from holdfast.errors import (
     Busy,
     ClientClosed,
     ClientForked,
+    CorruptClock,
     CorruptRecord,
     ForeignStore,
     HoldfastError,
@@ -56,6 +57,7 @@ __all__ = [
     "Busy",
     "ClientClosed",
     "ClientForked",
+    "CorruptClock",
     "CorruptRecord",
     "ForeignStore",
     "HolderInfo",
@@ -82,8 +84,8 @@ __all__ = [
     "current_lease",
 ]
 
-# A program that only may need a lock does not wait for what makes one: it comes with its first
-# use. The errors are here at once, so that none has to be imported while it is being caught.
+# These are imported on first use, so that `import holdfast` stays fast in programs that may never
+# need a lock. The errors are imported at once: none should have to be imported while it is caught.
 _LATER = {
     "HolderInfo": "api.info",
     "Lease": "api.leases",
@@ -100,7 +102,7 @@ _LATER = {
 def __getattr__(name: str) -> object:
     from importlib import import_module
 
-    if name == "aio":  # so that `holdfast.aio` needs no import of its own
+    if name == "aio":  # `holdfast.aio` works without an import of its own
         return import_module(f"{__name__}.aio")
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,11 +2,11 @@
 
     HoldfastError
     ├── UsageError        the caller's mistake; nothing was done
-    ├── Refused           surely not done: somebody else has it, or the claim is gone
+    ├── Refused           surely not done: somebody else has the lock, or the lease is gone
     ├── Unavailable       surely not done: the store did not take the request; try again
     ├── Misconfigured     surely not done: the store cannot be used as it is; fix it first
     ├── OutcomeUnknown    the request left, and no answer says whether it was done
-    └── LeaseLost         it was yours, and it no longer is
+    └── LeaseLost         the lease was yours, and no longer is
 
 The docstring of a class is its default message.
 """
@@ -84,7 +84,7 @@ class Refused(HoldfastError):
     ) -> None:
         super().__init__(message)
         self.key = key
-        self.holders = tuple(holders)  # who was seen to hold the lock instead
+        self.holders = tuple(holders)  # who held the lock instead when the store was asked
 
 
 class Busy(Refused):
@@ -122,9 +122,15 @@ class StoreReadOnly(Misconfigured):
 class CorruptRecord(Misconfigured):
     """A record in the store cannot be read, and is left alone."""
 
-    def __init__(self, message: str | None = None, *, key: str = "") -> None:
+    def __init__(self, message: str | None = None, *, key: str = "", newer: bool = False) -> None:
         super().__init__(message)
         self.key = key
+        self.newer = newer  # a later release wrote it: nobody but such a one may replace it
+
+
+class CorruptClock(Misconfigured):
+    """The clock that a store keeps for all its clients cannot be read, and nobody can tell who
+    still holds a lock."""
 
 
 # --- not sure, or no longer -------------------------------------------------------------
@@ -140,4 +146,4 @@ class LeaseLost(HoldfastError):
     def __init__(self, message: str | None = None, *, key: str = "", why: str = "") -> None:
         super().__init__(message)
         self.key = key
-        self.why = why  # the reason alone, for a sentence of one's own
+        self.why = why  # the reason alone, for use in another message

@@ -8,15 +8,21 @@ import os
 import re
 import signal
 import subprocess
+import tracemalloc
+from collections.abc import Iterator
 from contextlib import closing
+from datetime import UTC, datetime
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
+from rich.table import Table
 
-from holdfast.api.info import LockInfo
-from holdfast.cli.render import lock_table
-from holdfast.cli.watch import differences
+from holdfast.api.info import HolderInfo, LockInfo
+from holdfast.cli.render import ROWS, lock_lines, lock_table
+from holdfast.cli.watch import Watching
 from holdfast.core.records import Holder, Record, Waiter
+from holdfast.errors import Unavailable
 from holdfast.stores.registry import open_store
 from tests.cli.program import HOLDFAST, PATIENCE_S, Program, until
 
@@ -174,10 +180,81 @@ def test_watch_lines(holdfast: Program) -> None:
 
 def test_renewals_are_no_change() -> None:
     """Two looks at the same holders differ in nothing."""
-    lock = LockInfo("k", 1, (), ())
-    assert list(differences({"k": lock}, {"k": LockInfo("k", 2, (), ())})) == []
-    [change] = differences({"k": lock}, {"k": LockInfo("k", 1, (), (), "cut off")})
+    watching = Watching()
+    [held] = watching.look([LockInfo("k", 1, (), ())])
+    assert held.change == "held"
+    assert list(watching.look([LockInfo("k", 2, (), ())])) == []
+    [change] = watching.look([LockInfo("k", 1, (), (), "cut off")])
     assert change.change == "changed"
+
+
+def some_locks(number: int) -> Iterator[LockInfo]:
+    """So many that are held, each made when it is asked for."""
+    at = datetime.now(UTC)
+    for i in range(number):
+        owner = f"worker-{i}"
+        holder = HolderInfo(f"key:{i}", owner, "exclusive", None, i, at, 30, 1, {}, 0, False)
+        yield LockInfo(f"key:{i}", i, (holder,), ())
+
+
+def test_a_look_that_fails_half_way() -> None:
+    """What it has not come to is not taken for freed, and is seen the next time."""
+    watching, found = Watching(), list(some_locks(4))
+    assert len(list(watching.look(found))) == 4
+
+    def failing() -> Iterator[LockInfo]:
+        yield from found[:2]
+        raise Unavailable
+
+    with pytest.raises(Unavailable):
+        list(watching.look(failing()))
+    freed = watching.look(found[:3])
+    assert [(change.change, change.lock.key) for change in freed] == [("freed", "key:3")]
+
+
+def test_watching_very_many() -> None:
+    """A lock that does not change is remembered in a few hundred bytes."""
+    number, watching = 20_000, Watching()
+    tracemalloc.start()
+    try:
+        told = sum(1 for _ in range(3) for _ in watching.look(some_locks(number)))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert told == number
+    assert peak < number * 600
+
+
+def test_a_list_of_very_many_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are written while others are still to be read, and without tables of rich."""
+    monkeypatch.setattr(Table, "add_row", None)
+    read, number = 0, 5 * ROWS
+
+    def counted() -> Iterator[LockInfo]:
+        nonlocal read
+        for lock in some_locks(number):
+            read += 1
+            yield lock
+
+    lines = lock_lines(counted())
+    assert next(lines).startswith("Key ")
+    for written, line in enumerate(lines):
+        assert f"key:{written} " in line
+        assert read <= written + ROWS
+    assert read == number
+
+
+def test_columns_in_a_pipe() -> None:
+    """They stand under their names, also beside wide letters; what is wrong has room to say so."""
+    at = datetime.now(UTC)
+    holder = HolderInfo("k", "\u5bb6" * 9, "exclusive", None, 7, at, 30, 1.5, {}, 0, True)
+    locks = [LockInfo("k", 7, (holder,), ()), LockInfo("\x1b[2J", 0, (), (), "cut off" * 9)]
+    head, held, fault = lock_lines([*locks])
+    assert head.split("  ")[0] == "Key"
+    assert "\u5bb6" * 9 + " (handed over, not yet taken)  exclusive  7" in held
+    assert cell_len(held[: held.index("exclusive")]) == cell_len(head[: head.index("Mode")])
+    assert "\x1b" not in fault
+    assert fault.endswith("cut off")
 
 
 @pytest.mark.parametrize("args", [("ls",), ("ls", "--json"), ("show", "k"), ("doctor",)])

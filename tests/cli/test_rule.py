@@ -7,8 +7,11 @@ import socket
 import sqlite3
 from typing import Any, NoReturn
 
+import pytest
+
 from holdfast.cli import codes
 from holdfast.cli.doctor import Examination
+from holdfast.core.records import LARGEST_FENCE
 from holdfast.errors import Unavailable
 from holdfast.stores.memory import MemoryStore
 from tests.cli.program import Program
@@ -75,6 +78,35 @@ def test_corrupt_record(holdfast: Program) -> None:
     assert int(done.stdout) > fence
 
 
+def test_record_of_a_newer_release(holdfast: Program) -> None:
+    """It is neither used nor mended, whatever is said: upgrading is advised."""
+    with holdfast.locks() as locks:
+        locks.acquire("k").release()
+    with sqlite3.connect(holdfast.file) as file:
+        file.execute("""UPDATE holdfast_locks SET record = '{"v":2}', version = version + 1""")
+    file.close()
+    for arguments in (("evict", "k", "--yes"), ("show", "k"), ("run", "k", "--", "true")):
+        done = holdfast(*arguments)
+        assert done.returncode == codes.STORE
+        assert "upgrade holdfast" in done.stderr
+        assert "`holdfast evict`" not in done.stderr
+    assert "newer" in holdfast.json("ls")[0]["fault"]
+
+
+def test_a_fence_that_cannot_grow(holdfast: Program) -> None:
+    """Nobody is granted a fence that others cannot read, and evict mends a free lock too."""
+    with holdfast.locks() as locks:
+        locks.acquire("k").release()
+    with sqlite3.connect(holdfast.file) as file:
+        file.execute(
+            "UPDATE holdfast_locks SET record = json_set(record, '$.fence', ?)", (LARGEST_FENCE,)
+        )
+    file.close()
+    assert "cannot grow" in holdfast("run", "k", "--", "true").stderr
+    assert holdfast("evict", "k", "--yes").returncode == codes.NO
+    assert holdfast("run", "k", "--", "true").returncode == 0
+
+
 def test_purge(holdfast: Program) -> None:
     """Records that were used a moment ago stay; a time that is too short is refused."""
     with holdfast.locks() as locks:
@@ -108,6 +140,15 @@ def test_doctor(holdfast: Program) -> None:
     page = holdfast("doctor").stdout
     assert "linearizable" in page
     assert "never put the file on a network file system" in page
+
+
+@pytest.mark.parametrize("url", ["user:s3cr3t@host", "//user:s3cr3t@host", ":s3cr3t@host/0"])
+def test_doctor_does_not_show_a_password(holdfast: Program, url: str) -> None:
+    """Not even of what is no URL."""
+    for args in (("doctor",), ("doctor", "--json"), ("ls", "--verbose")):
+        done = holdfast(*args, HOLDFAST_URL=url)
+        assert done.returncode != 0
+        assert "s3cr3t" not in done.stdout + done.stderr
 
 
 def test_doctor_finds_trouble(holdfast: Program) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from urllib.parse import quote
 from uuid import uuid4
@@ -18,7 +19,10 @@ from tests.engines.gcs import BUCKET, FakeGCS
 from tests.engines.s3 import S3Server
 from tests.engines.shared import shared
 
-JUNK = b'{"v": 1, "fence": "no"}'
+
+def labelled(key: str, text: str) -> bytes:
+    """The body of an object with this text as its record."""
+    return json.dumps({"key": key, "write": "w", **json.loads(text)}).encode()
 
 
 class BlobTarget(Target):
@@ -33,11 +37,11 @@ class BlobTarget(Target):
     def open(self) -> Store:
         return open_store(self.url)
 
-    def corrupt(self, key: str) -> None:
+    def overwrite(self, key: str, text: str) -> None:
         store = self.open()
         assert isinstance(store, BlobStore)
         place = store.place
-        obstore.put(place.store, place.path(name_of(key)), JUNK)
+        obstore.put(place.store, place.path(name_of(key)), labelled(key, text))
 
 
 class DirectoryTarget(Target):
@@ -51,8 +55,8 @@ class DirectoryTarget(Target):
     def open(self) -> Store:
         return open_store(f"file://{self._path}")
 
-    def corrupt(self, key: str) -> None:
-        (self._path / name_of(key)).write_bytes(JUNK)
+    def overwrite(self, key: str, text: str) -> None:
+        (self._path / name_of(key)).write_bytes(labelled(key, text))
 
 
 def azure_target(folder: Path) -> BlobTarget:

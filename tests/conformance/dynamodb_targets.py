@@ -39,16 +39,16 @@ class DynamoDBTarget(Target):
             session(), table=TABLE, endpoint_url=self._endpoint, clock_margin_s=0, poll_s=0.2
         )
 
-    def corrupt(self, key: str) -> None:
+    def overwrite(self, key: str, text: str) -> None:
         store = self.open()
         assert isinstance(store, DynamoDBStore)
         store.table.call(
             "update_item",
             "writing",
             Key=store.table.layout.key(key),
-            UpdateExpression="SET #r = :junk",
+            UpdateExpression="SET #r = :text",
             ExpressionAttributeNames={"#r": RECORD},
-            ExpressionAttributeValues={":junk": {"S": '{"v": 1, "fence": "no"}'}},
+            ExpressionAttributeValues={":text": {"S": text}},
         )
         store.close()
 

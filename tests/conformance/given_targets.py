@@ -22,7 +22,6 @@ from holdfast.testing.conformance import Target
 from tests.conformance.sql_targets import SQLTarget
 
 VARIABLE = "HOLDFAST_TEST_URLS"
-JUNK = '{"v": 1, "fence": "no"}'
 DRIVERS = {"mysql": "mysql+pymysql", "postgresql": "postgresql+psycopg"}
 
 
@@ -35,9 +34,9 @@ class GivenRedis(Target):
     def open(self) -> Store:
         return open_store(self._url)
 
-    def corrupt(self, key: str) -> None:
+    def overwrite(self, key: str, text: str) -> None:
         with Redis.from_url(self._url.replace("valkey", "redis", 1)) as redis:
-            redis.set(Names("holdfast").record(key), JUNK)
+            redis.set(Names("holdfast").record(key), text)
 
 
 def target_at(url: str) -> Target:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine
+from sqlalchemy import text as sql
 from sqlalchemy.pool import NullPool
 
 from holdfast.stores.base import Store
@@ -27,12 +28,11 @@ class SQLTarget(Target):
     def open(self) -> Store:
         return open_store(self.url)
 
-    def corrupt(self, key: str) -> None:
+    def overwrite(self, key: str, text: str) -> None:
         quote = '"' if self._driver_url.startswith("postgresql") else "`"
-        damage = f"UPDATE holdfast_locks SET record = :junk WHERE {quote}key{quote} = :key"
-        junk = '{"v": 1, "fence": "no"}'
+        update = f"UPDATE holdfast_locks SET record = :record WHERE {quote}key{quote} = :key"
         with create_engine(self._driver_url, poolclass=NullPool).begin() as connection:
-            connection.execute(text(damage), {"junk": junk, "key": key})
+            connection.execute(sql(update), {"record": text, "key": key})
 
 
 def postgres_target(folder: Path) -> SQLTarget:

@@ -30,10 +30,10 @@ class MemoryTarget(Target):
     def open(self) -> Store:
         return open_store(f"memory://{self._name}")
 
-    def corrupt(self, key: str) -> None:
+    def overwrite(self, key: str, text: str) -> None:
         store = self.open()
         rows = store._rows  # type: ignore[attr-defined]
-        rows[key] = b'{"v": 1, "fence": "no"}', rows[key][1]
+        rows[key] = text.encode(), rows[key][1]
 
 
 class SQLiteTarget(Target):
@@ -45,9 +45,9 @@ class SQLiteTarget(Target):
     def open(self) -> Store:
         return open_store(f"sqlite://{self._path}")
 
-    def corrupt(self, key: str) -> None:
+    def overwrite(self, key: str, text: str) -> None:
         connection = sqlite3.connect(self._path)
-        connection.execute("UPDATE holdfast_locks SET record = '{]' WHERE key = ?", (key,))
+        connection.execute("UPDATE holdfast_locks SET record = ? WHERE key = ?", (text, key))
         connection.commit()
         connection.close()
 
@@ -65,9 +65,9 @@ class RedisTarget(Target):
     def open(self) -> Store:
         return open_store(self._site.url)
 
-    def corrupt(self, key: str) -> None:
+    def overwrite(self, key: str, text: str) -> None:
         with client(self._port(key)) as redis:
-            redis.set(self._name(key), '{"v": 1, "fence": "no"}')
+            redis.set(self._name(key), text)
 
     def _name(self, key: str) -> bytes:
         return Names("holdfast").record(key)

@@ -14,9 +14,11 @@ from msgspec.structs import replace
 from holdfast.core.records import (
     EMPTY,
     FORMAT,
+    LARGEST_FENCE,
     SECOND,
     TOMBSTONE,
     Holder,
+    NewerFormat,
     Record,
     Undecodable,
     Waiter,
@@ -28,6 +30,8 @@ from holdfast.core.records import (
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 naturals = st.integers(0, 2**62)
+fences = st.integers(0, LARGEST_FENCE)
+durations = st.integers(1, 2**53)
 positives = st.integers(1, 2**62)
 modes = st.sampled_from(["exclusive", "shared", "counted"])
 jsons = st.recursive(
@@ -36,14 +40,14 @@ jsons = st.recursive(
     max_leaves=5,
 )
 holders = st.builds(
-    Holder, texts, naturals, texts, modes, positives, naturals, naturals, texts,
+    Holder, texts, fences, texts, modes, durations, naturals, naturals, texts,
     st.none() | positives, st.dictionaries(texts, jsons, max_size=3), st.booleans(),
 )  # fmt: skip
 waiters = st.builds(
-    Waiter, texts, texts, modes, positives, naturals, naturals, texts, st.none() | positives
+    Waiter, texts, texts, modes, durations, naturals, naturals, texts, st.none() | positives
 )
 records = st.builds(
-    Record, naturals,
+    Record, fences,
     st.lists(holders, max_size=3).map(tuple), st.lists(waiters, max_size=3).map(tuple),
     naturals, texts,
 )  # fmt: skip
@@ -77,7 +81,7 @@ def test_anything_else_is_refused_in_one_way(raw: bytes | str) -> None:
 @pytest.mark.parametrize(
     "raw",
     ["", "null", "[]", "7", '"x"', '{"fence":-1}', '{"fence":"1"}', '{"holders":[{}]}',
-     '{"v":1,"holders":[{"token":"t"}]}', b"\xff\xfe", '{"fence":1.5}', '{"queue":{}}'],
+     '{"v":1,"holders":[{"token":"t"}]}', b"\xff\xfe", '{"fence":1.5}', '{"queue":{}}', "{}"],
 )  # fmt: skip
 def test_wrong_shapes(raw: bytes | str) -> None:
     """JSON that is no record is refused."""
@@ -85,10 +89,21 @@ def test_wrong_shapes(raw: bytes | str) -> None:
         decode(raw)
 
 
-DEEP = "[" * 5000 + "]" * 5000
+WHOLE = {"v": FORMAT, "fence": 3, "holders": [], "queue": [], "updated_at": 4}
 
 
-@pytest.mark.parametrize("raw", [DEEP, f'{{"x":{DEEP}}}', f'{{"v":{DEEP}}}', '{"queue":' * 5000])
+@pytest.mark.parametrize("name", WHOLE)
+def test_every_part_must_be_there(name: str) -> None:
+    """A record without its holders is not the record of a free lock."""
+    with pytest.raises(Undecodable, match="not a lock record"):
+        decode(json.dumps({part: value for part, value in WHOLE.items() if part != name}))
+
+
+# Deeper than any Python's decoder goes: some give up after 10,000 levels, most after 1,000.
+DEEP = "[" * 100_000 + "]" * 100_000
+
+
+@pytest.mark.parametrize("raw", [DEEP, f'{{"x":{DEEP}}}', f'{{"v":{DEEP}}}', '{"queue":' * 100_000])
 def test_what_is_nested_too_deeply(raw: str) -> None:
     """Text that the decoder gives up on is refused like any other, as text and as bytes."""
     for form in (raw, raw.encode()):
@@ -97,7 +112,7 @@ def test_what_is_nested_too_deeply(raw: str) -> None:
 
 
 @pytest.mark.parametrize("field", ["fence", "updated_at", "ttl", "acquired_at", "expires_at"])
-@pytest.mark.parametrize("number", [2**63 - 1, 2**64, 10**320])
+@pytest.mark.parametrize("number", [2**62 + 1, 2**63 - 1, 2**64, 10**320])
 def test_absurd_numbers(field: str, number: int) -> None:
     """What no store could count on from is no record, and an eviction can mend it."""
     holder = Holder("t", 1, "o", "exclusive", 1, 1, 1, "b")
@@ -107,22 +122,36 @@ def test_absurd_numbers(field: str, number: int) -> None:
         decode(json.dumps(record))
 
 
+@pytest.mark.parametrize(("field", "largest"), [("fence", LARGEST_FENCE), ("ttl", 2**53)])
+def test_what_is_counted_on_from(field: str, largest: int) -> None:
+    """A fence and a ttl leave room for the next grant and its end, in Lua's numbers too."""
+    holder = Holder("t", 1, "o", "exclusive", 1, 1, 1, "b")
+    for number, readable in ((largest, True), (largest + 1, False)):
+        record = json.loads(encode(Record(1, (holder,))))
+        record["holders"][0][field] = number
+        if readable:
+            assert getattr(decode(json.dumps(record)).holders[0], field) == number
+        else:
+            with pytest.raises(Undecodable, match="not a lock record"):
+                decode(json.dumps(record))
+
+
 @pytest.mark.parametrize("rest", ["", ',"fence":"of another kind"', ',"holders":7'])
 def test_newer_format_says_upgrade(rest: str) -> None:
     """A record of a later release says what to do, whatever else has changed in it."""
-    with pytest.raises(Undecodable, match=rf"format {FORMAT + 1} is newer.*upgrade holdfast"):
+    with pytest.raises(NewerFormat, match=rf"format {FORMAT + 1} is newer.*upgrade holdfast"):
         decode(f'{{"v":{FORMAT + 1}{rest}}}')
 
 
 def test_older_format_is_refused() -> None:
     """A format that never was is refused as well."""
     with pytest.raises(Undecodable, match="format is 0"):
-        decode('{"v":0}')
+        decode(json.dumps({**WHOLE, "v": 0}))
 
 
 def test_fields_of_tomorrow_are_borne() -> None:
     """An unknown field does not make a record unreadable."""
-    assert decode('{"fence":3,"colour":"red"}') == Record(3)
+    assert decode(json.dumps({**WHOLE, "colour": "red"})) == Record(3, updated_at=4)
 
 
 @given(records)

@@ -227,7 +227,7 @@ def test_a_release_whose_answer_was_lost_was_one() -> None:
 @pytest.mark.parametrize("trouble", [Unavailable("away"), OutcomeUnknown("lost")])
 def test_a_release_is_tried_again(trouble: Exception) -> None:
     """While the store is in trouble, ever more rarely."""
-    store = Store(*[trouble] * 9, Applied(FREED, 2, CLOCK))
+    store = Store(*[trouble] * 20, Applied(FREED, 2, CLOCK))
     assert release(store, "scripted", 60 * SECOND)
     assert store.slept[:3] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
     assert max(store.slept) == LONGEST_PAUSE
@@ -303,6 +303,19 @@ def test_an_eviction_replaces_what_cannot_be_read(clock: Any) -> None:
     assert play(evict_steps(observations(), "k", None, 5 * SECOND), store).holders == ()
     at = 5000 if clock is None else CLOCK.latest
     assert store.asked[-1] == Swap("k", 3, Record(fence=at, updated_at=at), ANYONE)
+
+
+NEWER = Entry(version=3, now=CLOCK, fault="it is newer", newer=True)
+
+
+@pytest.mark.parametrize("answers", [[NEWER], [BROKEN, NEWER]])
+def test_an_eviction_leaves_alone_what_a_newer_release_wrote(answers: list[Any]) -> None:
+    """Whoever wrote it may hold the lock; this release does not know."""
+    store = Store(*answers)
+    with pytest.raises(CorruptRecord, match="does not evict it") as newer:
+        play(evict_steps(observations(), "k", None, 5 * SECOND), store)
+    assert newer.value.newer
+    assert set(store.kinds) == {Load}
 
 
 def test_an_eviction_leaves_alone_what_was_put_right_meanwhile() -> None:

@@ -12,9 +12,10 @@ from holdfast.core import rules
 from holdfast.core.commands import NOBODY, Claim, Decision, Granted
 from holdfast.core.holds import Attempt, Care, hold_of
 from holdfast.core.records import EMPTY, SECOND, Holder, Mode, Record, Waiter
-from holdfast.errors import Busy
+from holdfast.errors import Busy, HoldfastError, Misconfigured, OutcomeUnknown, Unavailable
 from holdfast.testing.sim.checker import Checker, Violation
 from holdfast.testing.sim.checks import CHECKERS
+from holdfast.testing.sim.checks.certainty import Certainty
 from holdfast.testing.sim.checks.deadlines import Deadlines
 from holdfast.testing.sim.checks.evicting import Evicting
 from holdfast.testing.sim.checks.fences import Fences
@@ -182,6 +183,36 @@ def test_loss_is_told_wants_danger_first() -> None:
     scene.world.t = TTL * 3 // 4
     with pytest.raises(Violation, match="in danger"):
         scene.look(belief)
+
+
+@pytest.mark.parametrize("kind", ["hold", "take", "evict"])
+@pytest.mark.parametrize("trouble", [Unavailable(), Misconfigured(), OutcomeUnknown()])
+def test_certainty_sees_what_was_done_all_the_same(kind: str, trouble: HoldfastError) -> None:
+    """A call says that nothing was done, and it was."""
+    scene = Scene(Certainty())
+    held, op = scene.holder("x", beat="own"), scene.op(0, kind)
+    if kind == "evict":
+        scene.write(scene.op(1), held)
+        scene.write(op, fence=2)
+    else:
+        scene.write(op, held)
+    op.outcome = trouble
+    if isinstance(trouble, OutcomeUnknown):
+        scene.world.ledger.op_done(op)
+    else:
+        with pytest.raises(Violation, match="surely-not-done"):
+            scene.world.ledger.op_done(op)
+
+
+def test_certainty_allows_what_was_given_back() -> None:
+    """Before the call was over; or not at all, and it was somebody else's."""
+    scene = Scene(Certainty())
+    op = scene.op()
+    scene.write(op, scene.holder("x", beat="own"))
+    scene.write(op)
+    scene.write(scene.op(1), scene.holder("y", beat="own"))
+    op.outcome = Unavailable()
+    scene.world.ledger.op_done(op)
 
 
 def test_fences_sees_a_number_that_does_not_grow() -> None:
@@ -423,7 +454,7 @@ def test_watching_sees_who_was_there_all_the_time() -> None:
     watch = scene.op(1, "watch")
     scene.world.t = SECOND
     scene.world.ledger.op_done(watch)
-    watch.seen_free = "a"
+    watch.seen_free = ("a",)
     with pytest.raises(Violation, match="free-was-free"):
         scene.world.ledger.op_done(watch)
     watch.started = holding.since - 1  # it may have looked before the holder came

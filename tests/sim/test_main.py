@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 
 import pytest
 
+from holdfast.testing.sim import jobs as jobs_module
 from holdfast.testing.sim.__main__ import main
+from holdfast.testing.sim.jobs import PIECE, search_in_jobs
 from holdfast.testing.sim.plan import Options
-from holdfast.testing.sim.runs import simulate
+from holdfast.testing.sim.runs import search, simulate
 from holdfast.testing.sim.shrink import shrink
 from tests.sim.mutants import MUTANTS
 
@@ -39,6 +42,46 @@ def test_a_search_says_where_it_looked(capsys: pytest.CaptureFixture[str]) -> No
     out = capsys.readouterr().out
     assert "seeds from 70 on" in out
     assert "10 histories" in out
+
+
+def test_a_search_begins_where_nobody_has_looked(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two searches run other seeds, and each says which."""
+    firsts = set()
+    for _ in range(2):
+        assert main(["--count", "1"]) == 0
+        said = capsys.readouterr().out.splitlines()
+        assert said[0].startswith("seeds from ")
+        assert said[-1].endswith(f"no rule broken, {said[0]}")
+        firsts.add(said[0])
+    assert len(firsts) == 2
+
+
+def test_a_search_ends_in_time_though_there_are_seeds_left(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A count and a time: what comes first ends it."""
+    assert main(["--count", "1000000", "--minutes", "0.01"]) == 0
+    ran = int(capsys.readouterr().out.splitlines()[-1].split()[0])
+    assert 0 < ran < 100_000
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_search_by_several_processes(jobs: int) -> None:
+    """They share the seeds, and none is left out."""
+    said: list[str] = []
+    found = search_in_jobs(Options(0), range(70, 70 + PIECE + 7), math.inf, jobs, said.append)
+    assert (found.histories, found.failure, said) == (PIECE + 7, None, [])
+    alone = search(Options(0), 70, PIECE + 7)
+    assert found.effects == alone.effects
+
+
+def test_a_long_search_says_how_far_it_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else nobody knows for hours whether it does anything."""
+    monkeypatch.setattr(jobs_module, "TELL_EVERY_S", 0.0)
+    monkeypatch.setattr(jobs_module, "PIECE", 2)
+    said: list[str] = []
+    search_in_jobs(Options(0), range(4), math.inf, 1, said.append)
+    assert said == ["2 histories so far", "4 histories so far"]
 
 
 def test_a_failure_is_shrunk_and_the_command_replays_it(

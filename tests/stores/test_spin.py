@@ -95,8 +95,8 @@ def test_poll_sees_what_has_come() -> None:
 def test_not_where_other_tasks_would_stand_still(library: str, patched: str) -> None:
     """Under gevent and eventlet nobody looks, whether they came before us or after."""
     module, call = library.rsplit(".", 1)
-    lines = [f"import {module}; {module}.{call}()", "from holdfast.stores import glance"]
+    lines = [f"import {module}; {module}.{call}()", "from holdfast.stores import spin"]
     if patched == "after":
         lines.reverse()
-    program = "\n".join([*lines, "assert glance.poll_of(0) is None"])
+    program = "\n".join([*lines, "assert spin.poll_of(0) is None"])
     subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, timeout=60)

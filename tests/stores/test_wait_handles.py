@@ -14,9 +14,9 @@ from holdfast.core.contract import Entry, exactly
 from holdfast.core.records import EMPTY, Holder, Record
 from holdfast.errors import Unavailable
 from holdfast.stores.waiting import herd as crowds
-from holdfast.stores.waiting.handles import WaitHandle, Wakeups, glimpse, lets_in
+from holdfast.stores.waiting.handles import WaitHandle, WaitHandles, lets_in, poll_result
 from holdfast.stores.waiting.herd import HerdDamper
-from holdfast.stores.waiting.poller import Naps, Poller
+from holdfast.stores.waiting.poller import Poller, PollIntervals
 from tests.helpers import until
 
 
@@ -38,10 +38,10 @@ def entry(version: int, mode: str = "") -> Entry:
 def test_a_look_rings_for_what_is_new() -> None:
     """First for any other version, then only for a write that may let somebody in."""
     one = handle()
-    assert not lets_in(one, glimpse(entry(1), "a"))
-    assert not lets_in(one, glimpse(entry(2), "a"))  # a renewal
-    assert lets_in(one, glimpse(entry(3), "b"))
-    assert lets_in(handle(), glimpse(entry(2), "a"))
+    assert not lets_in(one, poll_result(entry(1), "a"))
+    assert not lets_in(one, poll_result(entry(2), "a"))  # a renewal
+    assert lets_in(one, poll_result(entry(3), "b"))
+    assert lets_in(handle(), poll_result(entry(2), "a"))
     assert lets_in(handle(), None)
     assert not lets_in(handle(version=None), None)
 
@@ -49,34 +49,34 @@ def test_a_look_rings_for_what_is_new() -> None:
 def test_a_look_shows_what_it_saw() -> None:
     """So that whoever is rung need not look again."""
     one, free = handle(), entry(2)
-    assert not lets_in(one, glimpse(entry(1), "a"))
+    assert not lets_in(one, poll_result(entry(1), "a"))
     assert one.found is None  # it is not rung
-    assert lets_in(one, glimpse(free, "b"))
+    assert lets_in(one, poll_result(free, "b"))
     assert one.found is free
 
 
 def test_nobody_comes_for_what_is_taken_again() -> None:
     """Only the next release rings; readers may sit beside each other."""
     one = handle()
-    assert not lets_in(one, glimpse(entry(2, "exclusive"), "a"))
-    assert not lets_in(one, glimpse(entry(3, "exclusive"), "b"))
-    assert not lets_in(one, glimpse(entry(4), "b"))
-    assert lets_in(one, glimpse(entry(5), "c"))
-    assert lets_in(handle(), glimpse(entry(2, "shared"), "a"))
+    assert not lets_in(one, poll_result(entry(2, "exclusive"), "a"))
+    assert not lets_in(one, poll_result(entry(3, "exclusive"), "b"))
+    assert not lets_in(one, poll_result(entry(4), "b"))
+    assert lets_in(one, poll_result(entry(5), "c"))
+    assert lets_in(handle(), poll_result(entry(2, "shared"), "a"))
 
 
 @pytest.mark.parametrize(
-    ("whom", "rung"),
+    ("whom", "notified"),
     [(NOBODY, ""), (ANYONE, "ab"), (("a",), "a"), (("c",), "")],
 )
-def test_a_write_rings_whom_it_names(whom: Wake, rung: str) -> None:
+def test_a_write_rings_whom_it_names(whom: Wake, notified: str) -> None:
     """Those in line by their tokens, or everybody who sleeps for the key."""
-    wakeups, heard = Wakeups(), set[str]()
+    waits, heard = WaitHandles(), set[str]()
     for token, key in (("a", "k"), ("b", "k"), ("a", "other")):
         name = token if key == "k" else key
-        wakeups.add(WaitHandle(key, 1, token, partial(heard.add, name)))
-    wakeups.wake("k", whom)
-    assert heard == set(rung)
+        waits.add(WaitHandle(key, 1, token, partial(heard.add, name)))
+    waits.notify("k", whom)
+    assert heard == set(notified)
 
 
 # --- a crowd --------------------------------------------------------------------------------
@@ -98,8 +98,8 @@ def lose(crowd: HerdDamper, times: int, *tokens: str) -> None:
         handles = [handle(token) for token in tokens or ("t",)]
         assert crowd.answering("k", handles, 0.0) == handles
         for one in handles:
-            crowd.woke(one)
-            crowd.slept(handle(one.token))
+            crowd.cancelled(one)
+            crowd.registered(handle(one.token))
 
 
 def answers(crowd: HerdDamper, token: str = "t", now: float = 0.0) -> bool:
@@ -159,7 +159,7 @@ def test_who_woke_otherwise_has_nothing_made_up_for(draws: Callable[[float], Non
     lose(crowd, 5)
     draws(1.0)
     assert crowd.answering("k", [gone], 0.0) == []
-    crowd.woke(gone)
+    crowd.cancelled(gone)
     assert crowd.next_at() is None
 
 
@@ -184,13 +184,13 @@ def test_a_store_in_trouble_is_not_looked_at_more_often() -> None:
         looks.append(time.monotonic())
         raise Unavailable
 
-    poller = Poller(turns, lets_in, Naps(first_s=0.01, longest_s=0.5))
+    poller = Poller(turns, lets_in, PollIntervals(first_s=0.01, longest_s=0.5))
     ends_at = time.monotonic() + 2
     while time.monotonic() < ends_at:
-        rung = threading.Event()
-        one = WaitHandle("k", 1, "t", rung.set)
+        notified = threading.Event()
+        one = WaitHandle("k", 1, "t", notified.set)
         poller.add(one)
-        assert rung.wait(5)
+        assert notified.wait(5)
         poller.discard(one)
     poller.close()
     assert 2 < len(looks) < 40
@@ -204,12 +204,12 @@ def test_a_look_that_fails_in_an_unknown_way() -> None:
         looks.append(time.monotonic())
         raise OSError(24, "Too many open files")
 
-    poller = Poller(turns, lets_in, Naps(first_s=0.01, longest_s=0.05))
+    poller = Poller(turns, lets_in, PollIntervals(first_s=0.01, longest_s=0.05))
     for _ in range(3):
-        rung = threading.Event()
-        one = WaitHandle("k", 1, "t", rung.set)
+        notified = threading.Event()
+        one = WaitHandle("k", 1, "t", notified.set)
         poller.add(one)
-        assert rung.wait(5)
+        assert notified.wait(5)
         poller.discard(one)
     poller.close()
     assert len(looks) >= 3
@@ -230,7 +230,7 @@ def test_a_poller_whose_thread_ended() -> None:
             raise End
         return {}
 
-    poller = Poller(turns, lets_in, Naps(first_s=0.01, longest_s=0.05))
+    poller = Poller(turns, lets_in, PollIntervals(first_s=0.01, longest_s=0.05))
     first, second = handle(), handle()
     poller.add(first)
     until(lambda: looks and not poller._running)

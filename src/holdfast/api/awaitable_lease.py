@@ -1,10 +1,9 @@
-"""What `acquire` of the asyncio face returns before there is a lease."""
+"""The awaitable that `acquire` of the asyncio face returns."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Coroutine, Generator
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.errors import UsageError
@@ -16,10 +15,10 @@ L = TypeVar("L", bound="Lease | Leases")
 
 
 class Acquiring(Coroutine[Any, Any, L]):
-    """What `acquire` returns: await it for the lease, or enter it with `async with`.
+    """Await it for the lease, or enter it with `async with`.
 
-    It is a coroutine, so that it can be made a task. As with any other, a forgotten `await` is
-    told when it goes: the caller would go on without the lock.
+    It is a coroutine, so that it can become a task. As with any coroutine, a forgotten `await` is
+    a warning when the object goes: the caller would work without the lock.
     """
 
     __slots__ = ("_acquire", "_awaited", "_entered", "_got", "_started")
@@ -44,15 +43,15 @@ class Acquiring(Coroutine[Any, Any, L]):
         return self._acquire().__await__()
 
     def send(self, value: Any) -> Any:
-        """For whoever runs it as a coroutine."""
+        """Part of the coroutine protocol."""
         return self._coroutine().send(value)
 
     def throw(self, *exc: Any) -> Any:
-        """For whoever runs it as a coroutine."""
+        """Part of the coroutine protocol."""
         return self._coroutine().throw(*exc)
 
     def close(self) -> None:
-        """For whoever runs it as a coroutine."""
+        """Part of the coroutine protocol."""
         self._awaited = True  # or given up on purpose
         if self._started is not None:
             self._started.close()
@@ -64,7 +63,7 @@ class Acquiring(Coroutine[Any, Any, L]):
         return self._started
 
     async def __aenter__(self) -> L:
-        if self._entered:  # we could not tell who leaves first, and with which lease
+        if self._entered:  # with two entries it would not be known which lease an exit is for
             raise UsageError("This acquire() is in use: call acquire() for each block.")
         self._awaited = self._entered = True
         try:
@@ -74,12 +73,7 @@ class Acquiring(Coroutine[Any, Any, L]):
             raise
         return self._got
 
-    def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> Coroutine[Any, Any, None]:
+    def __aexit__(self, *exc: object) -> Coroutine[Any, Any, None]:
         assert self._got is not None
         self._entered = False
-        return self._got.__aexit__(exc_type, exc, trace)
+        return self._got.__aexit__(*exc)

@@ -1,4 +1,4 @@
-"""`@locks.guard("pipeline:{dataset_id}")`: what the guards of both faces share."""
+"""`@locks.guard("pipeline:{dataset_id}")`: the part that both faces share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ _current: ContextVar[Any] = ContextVar("holdfast_lease", default=None)
 
 
 def current_lease() -> Any:
-    """The lease of the innermost guarded function that is running; `UsageError` outside."""
+    """Returns the lease of the innermost guarded function that is running.
+
+    Raises `UsageError` outside of a guarded function."""
     lease = _current.get()
     if lease is None:
         raise UsageError("There is no lease here: current_lease() works inside a guarded function.")
@@ -28,9 +30,10 @@ def current_lease() -> Any:
 def options_for(
     acquire: Callable[..., Any], key: str, busy: str, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """What a guard passes on to `acquire`. A misspelt option, or a key that was left out
-    (`@locks.guard` alone), is found when a module is loaded, not when its function is first
-    called."""
+    """Returns the options that a guard passes on to `acquire`.
+
+    A misspelt option or a missing key (`@locks.guard` alone) raises here, when the module is
+    loaded, and not when the function is first called."""
     import inspect
 
     if not isinstance(key, str):
@@ -61,7 +64,7 @@ class Guarded:
         self._check_template(template)
 
     def key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """The key for a call with these arguments."""
+        """Returns the key for a call with these arguments."""
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return self._template.format(**bound.arguments)
@@ -71,8 +74,8 @@ class Guarded:
         logger.warning("Skipping %s: lock %s is taken", self.name, printable(key))
 
     def check_ran(self, outcome: object) -> None:
-        """Refuse what is only about to run, when the lock will be free: a decorator or an object
-        may have hidden that the function is async or a generator."""
+        """Raise if the function has not run yet: it would run without the lock. A decorator or an
+        object may have hidden that it is async or a generator."""
         body = outcome
         if isinstance(outcome, (ContextDecorator, AsyncContextDecorator)):
             body = getattr(outcome, "gen", None)  # @contextmanager has made it

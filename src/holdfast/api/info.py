@@ -1,4 +1,4 @@
-"""What people and programs see of a lock: no tokens, times as times."""
+"""Locks as people and programs see them: without tokens, with times as datetimes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class LockInfo(Struct, frozen=True):
 
 
 def lock_info(seen: LockView) -> LockInfo:
-    """What was seen, for people."""
+    """Returns a lock for people."""
     waiting = len(seen.waiters)
     return LockInfo(
         seen.key,
@@ -67,7 +67,7 @@ def lock_info(seen: LockView) -> LockInfo:
 
 
 def holder_info(key: str, holder: Holder, now: Interval | None, waiting: int) -> HolderInfo:
-    """A holder, for people."""
+    """Returns a holder for people."""
     return HolderInfo(
         key,
         holder.owner,
@@ -85,7 +85,7 @@ def holder_info(key: str, holder: Holder, now: Interval | None, waiting: int) ->
 
 
 def waiter_info(key: str, waiter: Waiter) -> WaiterInfo:
-    """A waiter, for people."""
+    """Returns a waiter for people."""
     return WaiterInfo(key, waiter.owner, waiter.mode, waiter.limit, moment(waiter.since))
 
 
@@ -105,7 +105,7 @@ _LAST = datetime(9999, 12, 30, tzinfo=UTC)
 
 
 def moment(at: Micros) -> datetime:
-    """A time on the store's clock; what no calendar has is shown as its end."""
+    """Returns a time on the store's clock as a datetime, at most the last day of the calendar."""
     try:
         return min(datetime.fromtimestamp(at / SECOND, UTC), _LAST)
     except (OverflowError, ValueError, OSError):

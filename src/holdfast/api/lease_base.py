@@ -1,4 +1,4 @@
-"""What a lease of either face knows and tells without talking to the store."""
+"""The part of a lease that needs no store and is the same in both faces."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _setup = threading.Lock()  # for the rare first use of an event or a callback
 
 @fork_hooks.in_child
 def _in_child() -> None:
-    """Another thread, which a forked child does not have, may have held the parent's."""
+    """Replace the mutex: in the parent another thread, which a child lacks, may hold it."""
     global _setup
     _setup = threading.Lock()
 
 
 class Signals(Generic[E]):
-    """The event of a lease and the way to its callbacks, made when they are first asked for.
+    """The `lost` event of a lease and the way to its callbacks, made on first use.
 
-    The keeper reaches them through the hold. They know the lease only weakly, so that one
-    which nobody refers to any more can go; and the callbacks are the lease's, as they may refer
-    to it.
+    The keeper reaches them through the hold. They refer to the lease only weakly, so that a lease
+    that nothing else refers to can be collected. The lease itself keeps the callbacks, because
+    they may refer to it.
     """
 
     def __init__(self, lease: LeaseBase[E]) -> None:
@@ -43,7 +43,7 @@ class Signals(Generic[E]):
         self.lost: E = lease._new_event()
 
     def tell(self, what: str) -> None:
-        """The keeper has news. Called from its threads."""
+        """Pass the keeper's news on to the lease. Called from the keeper's threads."""
         lease = self._lease()
         if lease is None:
             return
@@ -55,7 +55,7 @@ class Signals(Generic[E]):
 
 
 class LeaseBase(Generic[E]):
-    """A lease: what was asked for, until it is released, handed over or lost."""
+    """A grant in its holder's hands, until it is released, handed over or lost."""
 
     __slots__ = ("__weakref__", "_callbacks", "_hold", "_leases")
     _callbacks: dict[str, list[Callable[..., Any]]]  # there as soon as there are signals
@@ -78,24 +78,24 @@ class LeaseBase(Generic[E]):
 
     @property
     def hold(self) -> Hold:
-        """The core's state of it, for integrations. It has the token: do not show it."""
+        """The core's state of the lease, for integrations. It has the token: do not show it."""
         return self._hold
 
     # --- what it is -------------------------------------------------------------------------
 
     @property
     def key(self) -> str:
-        """What is locked."""
+        """The key that is locked."""
         return self._hold.key
 
     @property
     def fence(self) -> int:
-        """The fencing number: larger than that of every lease before it on this key."""
+        """The fencing number: larger than that of every earlier lease on this key."""
         return self._hold.fence
 
     @property
     def owner(self) -> str:
-        """Who holds it, for people."""
+        """The name of the holder, for people."""
         return self._hold.owner
 
     @property
@@ -105,51 +105,54 @@ class LeaseBase(Generic[E]):
 
     @property
     def limit(self) -> int | None:
-        """How many permits there are, if they are counted."""
+        """How many holders there may be at once, for a counted lease."""
         return self._hold.holder.limit
 
     @property
     def ttl(self) -> float:
-        """How many seconds it lasts without a renewal."""
+        """How many seconds the lease lasts without a renewal."""
         return self._hold.ttl / SECOND
 
     @property
     def note(self) -> Note:
-        """What was noted when it was acquired."""
+        """The note that was given when the lock was acquired."""
         return dict(self._hold.holder.note)
 
     # --- how it stands ----------------------------------------------------------------------
 
     @property
     def held(self) -> bool:
-        """Whether it is surely ours at this moment. Never asks the store."""
+        """Whether the lease is surely valid now. Never asks the store."""
         return self._leases.held(self._hold)
 
     def remaining(self) -> float:
-        """For how many seconds it is surely ours without another renewal; 0 once it is not."""
+        """Returns how many seconds the lease is valid without another renewal; 0 if it is not."""
         if not self.held:
             return 0.0
         return max(0, self._hold.deadline - clock.monotonic()) / SECOND
 
     def check(self) -> None:
-        """Raise `LeaseLost` unless it is surely ours at this moment. Never asks the store."""
+        """Raise `LeaseLost` unless the lease is surely valid now. Never asks the store."""
         self._leases.check_held(self._hold)
 
     @property
     def wanted(self) -> tuple[WaiterInfo, ...]:
-        """Who waits for it, as of the last renewal."""
+        """Who waits for the lock, as of the last renewal."""
         return tuple(waiter_info(self.key, waiter) for waiter in self._hold.wanted)
 
     @property
     def ticket(self) -> str:
-        """A ticket for a second party to keep this lease alive, without the right to release."""
+        """A ticket with which a second party can keep this lease alive: `share()`."""
         return self.share()
 
     def share(self, *, release: bool = False) -> str:
-        """A ticket with which a second party may `join()` and keep this lease alive.
+        """Returns a ticket with which a second party can `join()` and keep this lease alive.
 
-        Either side alone keeps it. The one who releases ends it for both, and the other
-        learns it at its next beat; a joined party may do so only with `release=True`.
+        Either side alone keeps the lease alive. A release by one side ends it for both, and the
+        other side learns of it at its next renewal. Without `release=True` the joined party's
+        `release()` only leaves, and its `hand_over()` is refused. That is a courtesy between
+        parties that trust each other; the store does not enforce it. A ticket is a secret: whoever
+        has it could also end the lease.
         """
         hold = self._hold
         self._leases.check_held(hold)
@@ -166,13 +169,13 @@ class LeaseBase(Generic[E]):
         return self._signals().lost
 
     def on_danger(self, callback: Callable[[Self], R]) -> Callable[[Self], R]:
-        """Call this (with the lease) when renewals have been failing for a while."""
+        """Call this with the lease when renewals have failed for two thirds of the ttl."""
         check_callback(callback, "on_danger")
         self._add_callback("danger", callback)
         return callback
 
     def on_lost(self, callback: Callable[[Self], R]) -> Callable[[Self], R]:
-        """Call this (with the lease) when the lease is lost; at once if it already is."""
+        """Call this with the lease when it is lost; at once if it already is."""
         check_callback(callback, "on_lost")
         self._add_callback("lost", callback)
         if self._hold.state == "lost" and self._take_callback("lost", callback):
@@ -180,7 +183,7 @@ class LeaseBase(Generic[E]):
         return callback
 
     def on_wanted(self, callback: Callable[[Self], R]) -> Callable[[Self], R]:
-        """Call this (with the lease) when somebody starts to wait for it."""
+        """Call this with the lease when somebody starts to wait for the lock."""
         check_callback(callback, "on_wanted")
         self._add_callback("wanted", callback)
         if self._hold.wanted and self._hold.state == "held":
@@ -195,19 +198,19 @@ class LeaseBase(Generic[E]):
                 if signals is None:
                     self._callbacks = {}
                     signals = self._hold.signals = Signals(self)
-            # Lost in between, when there was nothing yet to tell.
+            # It may have been lost just before, when there was no event to set.
             if self._hold.state == "lost":
                 self._set_event(signals.lost)
         return signals
 
     def _add_callback(self, what: str, callback: Callable[..., Any]) -> None:
-        """Call this when it happens."""
+        """Remember a callback for `what`: danger, lost or wanted."""
         self._signals()
         with _setup:
             self._callbacks.setdefault(what, []).append(callback)
 
     def _take_callback(self, what: str, callback: Callable[..., Any]) -> bool:
-        """Whoever takes a callback off the list calls it: once, though two threads try."""
+        """Take a callback off the list. Returns True to one caller only, who then calls it."""
         with _setup:
             callbacks = self._callbacks.get(what, [])
             if callback in callbacks:
@@ -226,12 +229,12 @@ class LeaseBase(Generic[E]):
 
 
 def graver(one: BaseException | None, other: BaseException) -> BaseException:
-    """Which of two to raise: the first, unless the other is an interrupt."""
+    """Returns which of two exceptions to raise: the first, unless the other is an interrupt."""
     return other if one is None or not isinstance(other, Exception) else one
 
 
 class LeasesBase(Sequence[L]):
-    """Several leases that were acquired together, in the order in which they were asked for."""
+    """Several leases that were acquired together, in the order of the request."""
 
     def __init__(self, leases: Sequence[L]) -> None:
         self._leases = tuple(leases)
@@ -241,7 +244,7 @@ class LeasesBase(Sequence[L]):
     @overload
     def __getitem__(self, which: slice) -> Sequence[L]: ...
     def __getitem__(self, which: str | int | slice) -> L | Sequence[L]:
-        """The lease at a place, or on a key."""
+        """The lease at an index, or of a key."""
         if not isinstance(which, str):
             return self._leases[which]
         for lease in self._leases:
@@ -260,10 +263,10 @@ class LeasesBase(Sequence[L]):
 
     @property
     def held(self) -> bool:
-        """Whether all of them are surely ours at this moment."""
+        """Whether all leases are surely valid now."""
         return all(lease.held for lease in self._leases)
 
     def check(self) -> None:
-        """Raise `LeaseLost` unless all of them are."""
+        """Raise `LeaseLost` unless all leases are surely valid now."""
         for lease in self._leases:
             lease.check()

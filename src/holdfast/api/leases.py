@@ -1,12 +1,11 @@
 # Made from leases_async.py by tools/async_to_sync.py: change that, and run `make generate`.
-"""The leases of a face: what talks to the store is here, the rest in `lease_base`."""
+"""`Lease` and `Leases`: the calls that reach the store. The rest is in `lease_base`."""
 
 from __future__ import annotations
 
 import functools
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 from holdfast.api.lease_base import LeaseBase, LeasesBase, graver
@@ -29,11 +28,11 @@ RETRY_FOR: Micros = 5 * SECOND
 
 
 class Lease(LeaseBase[threading.Event]):
-    """A lock that is ours for now. Use it in a `with` block, or call `release()`.
+    """A lock that this process holds. Use it in a `with` block, or call `release()`.
 
-    If the block ends well but the lease was lost on the way, `LeaseLost` is raised at its
-    end; an exception of the block itself is never replaced. Renewal runs in a thread, also that
-    of an asyncio lease, so that a blocked event loop does not cost it; its `lost` and its
+    If the lease is lost while the block runs, the end of the block raises `LeaseLost`; an
+    exception of the block itself is never replaced. Renewals run in a thread, also those of an
+    asyncio lease, so that a blocked event loop does not lose it; its `lost` event and its
     callbacks come on the loop.
     """
 
@@ -47,7 +46,7 @@ class Lease(LeaseBase[threading.Event]):
         self._observations = observations
 
     def renew(self) -> None:
-        """Renew it now; `LeaseLost` if it is gone. The keeper does this by itself."""
+        """Renew the lease now. Raises `LeaseLost` if it is gone. The keeper does this by itself."""
         leases, hold = self._leases, self._hold
         leases.check_renewable(hold)
         try:
@@ -57,9 +56,9 @@ class Lease(LeaseBase[threading.Event]):
             raise
 
     def release(self) -> bool:
-        """Give it back. False: there was nothing (left) to give back. May be repeated.
+        """Give the lock back. Returns False if nothing was left to give back. May be repeated.
 
-        If the store cannot be reached for a while this raises, and the ttl frees the lock.
+        Raises if the store cannot be reached for a while; the ttl then frees the lock.
         """
         leases, hold = self._leases, self._hold
         attempt = leases.begin_release(hold)
@@ -79,10 +78,10 @@ class Lease(LeaseBase[threading.Event]):
         return freed
 
     def hand_over(self, *, ttl: Seconds | None = None) -> str:
-        """Give it up for whoever brings the returned ticket to `take()`, with a new fence.
+        """Give the lease up for the party that brings the returned ticket to `take()`.
 
-        It is no longer ours from here on, whatever happens. If nobody comes within `ttl`
-        (by default the lease's own), the lock is free.
+        The lease ends here whatever happens. The next party gets a new fence. If nobody takes the
+        lease within `ttl` (by default the lease's own), the lock is free.
         """
         leases, hold = self._leases, self._hold
         leases.check_renewable(hold)
@@ -96,24 +95,19 @@ class Lease(LeaseBase[threading.Event]):
             self._driver.undo((attempt,))
             raise
         leases.ended(hold, "Handed over")
-        return ticket
+        return str(ticket)
 
     def __enter__(self) -> Lease:
         self.check()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         try:
             self.release()
         except HoldfastError as trouble:
             # The work was protected to its end; only the lock stays until its ttl.
             self._leases.sinks.emit(StoreTrouble(self.key, str(trouble), "release", again=False))
-        if exc_type is None and self._hold.state == "lost":
+        if not any(exc) and self._hold.state == "lost":
             self.check()
 
     # --- what it tells ----------------------------------------------------------------------
@@ -128,7 +122,7 @@ class Lease(LeaseBase[threading.Event]):
         call = functools.partial(_call_back, callback, self)
         try:
             self._leases.callbacks.run(call)
-        except RuntimeError:  # no thread to be had; whoever tells of the lease goes on
+        except RuntimeError:  # no thread can be started; the keeper must go on all the same
             key = printable(self.key)
             logger.exception("A callback of the lease on %s could not be called", key)
 
@@ -141,27 +135,22 @@ def _call_back(callback: Callable[[Lease], Any], lease: Lease) -> None:
 
 
 class Leases(LeasesBase[Lease]):
-    """Several leases, acquired together: a sequence in the order in which they were asked
-    for, and a context manager that releases them all. `leases["key"]` works too."""
+    """Several leases that were acquired together: a sequence in the order of the request, and a
+    context manager that releases them all. `leases["key"]` works too."""
 
     def release(self) -> None:
-        """Give them all back."""
+        """Give all locks back."""
         self._each(lambda lease: lease.release())
 
     def __enter__(self) -> Leases:
         self.check()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._each(lambda lease: lease.__exit__(exc_type, None, None))
+    def __exit__(self, *exc: object) -> None:
+        self._each(lambda lease: lease.__exit__(*exc))
 
     def _each(self, call: Callable[[Lease], object]) -> None:
-        """For all of them, though one fails or we are interrupted or cancelled; then say so."""
+        """Call this for every lease, even if one fails or we are interrupted; then raise."""
         trouble: BaseException | None = None
         for lease in reversed(self._leases):
             try:

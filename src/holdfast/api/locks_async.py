@@ -1,4 +1,4 @@
-"""`connect()` and `Locks`: what callers use, written once for both faces."""
+"""`connect()` and `Locks`: the entry points for callers, written once for both faces."""
 
 from __future__ import annotations
 
@@ -23,18 +23,21 @@ from holdfast.api.store_source import DEFAULT, StoreSource, connect_to
 from holdfast.api.wants import Want, check_wants
 from holdfast.core.acquiring import acquire_all_steps, acquire_steps
 from holdfast.core.contract import Facts
+from holdfast.core.discreet import hidden
 from holdfast.core.effects import Steps
 from holdfast.core.events import Event
 from holdfast.core.holds import Attempt, Hold
 from holdfast.core.listing import list_steps, purge_steps, show_steps
 from holdfast.core.steps import enter_steps, evict_steps
 from holdfast.core.wait_until_free import wait_until_free_steps
-from holdfast.errors import Busy, UsageError
+from holdfast.errors import Busy, HoldfastError, UsageError
 from holdfast.runtime import clock
 from holdfast.runtime.client import Client
 from holdfast.runtime.driver_async import Driver
 from holdfast.runtime.flavour import ASYNC
+from holdfast.runtime.frames import without_frames
 from holdfast.stores.base import Store
+from holdfast.stores.url import hidden_options
 
 if ASYNC:
     from holdfast.api.awaitable_lease import Acquiring
@@ -56,16 +59,17 @@ def connect(
 ) -> Locks:
     """Open the locks of a store.
 
-    url               which store; without it $HOLDFAST_URL, or else an SQLite file of this
+    url               the store; by default $HOLDFAST_URL, or else an SQLite file of this
                       user on this machine. None switches locking off.
-    owner             who you are, for people; by default host and process id
-    ttl               how long a lease outlives a holder that died, unless told otherwise
-    store_patience    for how long a store in trouble is tried again by those who wait
+    owner             the name that others see as the holder; by default host and process id
+    ttl               the default ttl: how long a lease outlives a holder that died
+    store_patience    how long a waiting call goes on trying while the store is in trouble
     beats_per_second  a cap on renewals, for stores that charge for them
-    on_event          is called with every event, in whatever thread it happens; the keeper waits
-                      for it too, so it should not take long
-    sinks             more of such functions, each called with every event
+    on_event          a function that is called with every event, in the thread in which it
+                      happens; the keeper waits for it, so it should return soon
+    sinks             more such functions
     """
+    url, store_options = hidden(url), hidden_options(store_options)
     make = functools.partial(
         Locks,
         owner=owner,
@@ -123,7 +127,7 @@ class Locks:
 
     @property
     def facts(self) -> Facts:
-        """What the store is and is not."""
+        """What the store guarantees and what it does not."""
         return self._client.facts
 
     # --- acquire ----------------------------------------------------------------------------
@@ -144,15 +148,15 @@ class Locks:
     ) -> Acquiring[Lease]:
         """Get the lock, and wait for it if need be. Await it, or use it in `async with`.
 
-        ttl       how long it outlives this process; it is renewed while this process lives
-        timeout   how long to wait (None: as long as it takes), then `AcquireTimeout`
-        mode      `exclusive`, or `shared` with other shared ones
-        limit     instead of a mode: be one of so many
-        fair      queue at once (True), after a moment (None) or never (False)
-        owner     who you are, for people
-        note      a small dict for people and programs who look at the lock
-        keep      renew in the background; without it, the lease just runs out
-        max_hold  stop renewing after this long
+        ttl       how long the lease outlives this process; it is renewed while the process lives
+        timeout   how long to wait (None: as long as it takes) before `AcquireTimeout`
+        mode      `exclusive`, or `shared` with other shared leases
+        limit     instead of a mode: how many holders there may be at once
+        fair      queue at once (True), after 1.5 s (None; on Redis at once) or never (False)
+        owner     the name that others see as the holder
+        note      a small dict for people and programs that look at the lock
+        keep      renew in the background; if False, the lease runs out after its ttl
+        max_hold  stop renewing after this time
         """
         if ASYNC:
             return Acquiring(
@@ -185,7 +189,7 @@ class Locks:
         keep: bool = True,
         max_hold: Seconds | None = None,
     ) -> Lease | None:
-        """Get the lock if it is free now; None if it is not. Never waits."""
+        """Get the lock if it is free now. Returns None if it is not. Never waits."""
         try:
             return await self._acquire(key, ttl, 0, mode, limit, None, owner, note, keep, max_hold)
         except Busy:
@@ -203,10 +207,10 @@ class Locks:
         keep: bool = True,
         max_hold: Seconds | None = None,
     ) -> Acquiring[Leases]:
-        """Get several locks, all or none; keys, or `Want`s with a mode of their own.
+        """Get several locks, all or none. `wants` are keys, or `Want`s with a mode of their own.
 
-        Everyone gets them in the same order, whatever the order here, so that two parties
-        who want the same locks never wait for each other in a circle.
+        The locks are acquired in one fixed order, whatever the order of `wants`, so that two
+        parties that want the same locks never wait for each other in a circle.
         """
         if ASYNC:
             return Acquiring(
@@ -240,7 +244,8 @@ class Locks:
     async def join(
         self, ticket: str, *, keep: bool = True, max_hold: Seconds | None = None
     ) -> Lease:
-        """Keep a lease alive together with the party who gave the ticket (`share()`)."""
+        """Keep a lease alive together with the party that made the ticket with `share()`."""
+        ticket = hidden(ticket)
         attempt, care = self._requests.join(ticket, keep, max_hold)
         until = clock.monotonic() + RETRY_FOR
         steps = enter_steps(self._observations, attempt, care, until)
@@ -257,6 +262,7 @@ class Locks:
         max_hold: Seconds | None = None,
     ) -> Lease:
         """Become the holder of a lease that was handed over, with a new fence."""
+        ticket = hidden(ticket)
         attempt = self._requests.take(ticket, owner, ttl, note)
         care = self._requests.care(keep, max_hold)
         until = clock.monotonic() + RETRY_FOR
@@ -281,7 +287,7 @@ class Locks:
             self._leases.gave_up(attempts, why)
 
     def _keep(self, hold: Hold) -> None:
-        """An acquire_all has got one of its locks, and goes on."""
+        """Look after one lease of an acquire_all that is still going on."""
         self._leases.keep(Lease(self._leases, self._driver, self._observations, hold))
 
     @overload
@@ -295,8 +301,8 @@ class Locks:
     def guard(self, key: str, *, busy: OnBusy = "wait", **options: Any) -> Any:
         """Run an async function under a lock whose key is made from its arguments.
 
-        When the lock is taken: `skip` returns None and `raise` raises `Busy`, at once or after
-        `timeout`; `wait` waits. Other options are those of `acquire`.
+        If the lock is taken, `busy` decides: `skip` returns None and `raise` raises `Busy`, at
+        once or after `timeout`; `wait` waits. Other options are those of `acquire`.
         """
         passed_on = options_for(self.acquire, key, busy, options)
 
@@ -324,25 +330,26 @@ class Locks:
 
         return decorate
 
-    # --- look and rule ----------------------------------------------------------------------
+    # --- look, evict, purge -----------------------------------------------------------------
 
     async def show(self, key: str) -> LockInfo:
-        """Who holds a lock and who waits for it."""
+        """Returns who holds a lock and who waits for it."""
         key = self._requests.key(key)
         return lock_info(await self._driver.run(show_steps(self._observations, key)))
 
     async def wait_until_free(self, key: str, timeout: Seconds | None = None) -> LockInfo:
-        """Wait until nobody holds a lock, without acquiring it: the lock as it was then seen.
+        """Wait until nobody holds a lock, without acquiring it. Returns the lock as it was seen.
 
-        After `timeout` seconds `AcquireTimeout` says who holds it; with 0 it is a look, and
-        `Busy`. Work that goes on under the lock can be followed meanwhile: `show()` tells
-        its owner, note and age. By the time this returns, somebody else may hold it again.
+        Raises `AcquireTimeout`, which says who holds the lock, after `timeout` seconds; with a
+        timeout of 0 it looks once and raises `Busy`. `show()` tells the holder's owner, note and
+        age meanwhile. By the time this returns, somebody else may hold the lock again.
         """
         wait = self._requests.wait(key, timeout)
         return lock_info(await self._driver.run(wait_until_free_steps(self._observations, wait)))
 
     async def list(self, prefix: str = "", *, free: bool = False) -> AsyncIterator[LockInfo]:
-        """The locks whose keys start with a prefix, page by page; `free` ones too if asked."""
+        """Yields the locks whose keys start with a prefix, page by page. With `free=True` also
+        those that nobody holds or waits for."""
         prefix = check_prefix(prefix)
         cursor = None
         while True:
@@ -357,7 +364,7 @@ class Locks:
                 return
 
     async def holders(self, prefix: str = "") -> AsyncIterator[HolderInfo]:
-        """Everyone who holds a lock whose key starts with a prefix, page by page."""
+        """Yields the holders of the locks whose keys start with a prefix, page by page."""
         async for info in self.list(prefix):
             for holder in info.holders:
                 yield holder
@@ -392,17 +399,21 @@ class Locks:
     # --- life -------------------------------------------------------------------------------
 
     async def setup(self) -> None:
-        """Create what the store needs. Harmless to repeat."""
+        """Create what the store needs. May be repeated."""
         self._client.check_usable()
-        if ASYNC:
-            await self._driver.store_here().setup()
-        else:
-            self._client.store.setup()
+        try:
+            if ASYNC:
+                await self._driver.store_here().setup()
+            else:
+                self._client.store.setup()
+        except HoldfastError as trouble:
+            without_frames(trouble)
+            raise
 
     async def close(self) -> None:
-        """Let go of the store. Leases that are still held are lost to this client, and given back
-        as far as that can be done within two seconds. Those that were shared, joined or acquired
-        with `keep=False` stay until their ttl."""
+        """Close the client. Leases that are still held end for this client and are given back, as
+        far as that takes less than two seconds. Leases that were shared, joined or acquired with
+        `keep=False` stay until their ttl is over."""
         if not self._client.usable:
             return
         if ASYNC:
@@ -422,7 +433,7 @@ class Locks:
 
 
 def _check_flavour(function: Callable[..., Any]) -> None:
-    """Refuse a function of the other kind."""
+    """Raise unless the function is of this face: async for asyncio, plain for the blocking one."""
     if ASYNC:
         if not inspect.iscoroutinefunction(function):
             raise UsageError("This is not an async function: guard it with holdfast's locks.")

@@ -1,4 +1,4 @@
-"""What callers may pass, checked before anything is done."""
+"""Checks of arguments, made before anything is done. Each returns the checked value."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _PLAIN_NUMBERS = (int, float)
 
 
 def plain_text(text: str) -> str:
-    """A string itself, and not a kind of one: drivers disagree on the text of an enumeration's
-    member, and what is one lock for some would be two for others."""
+    """Returns a plain `str` with the same text. Drivers disagree on the text of a member of a
+    string enumeration: one lock would be two."""
     return text if type(text) is str else str.__str__(text)
 
 
 def check_key(key: Any, max_bytes: int) -> str:
-    """A key that every store can hold exactly as it is."""
+    """A key that every store can keep exactly as it is."""
     if not isinstance(key, str):
         raise BadKey(f"A key is a string, not {type(key).__name__}.")
     if not key:
@@ -52,14 +52,14 @@ def check_key(key: Any, max_bytes: int) -> str:
 
 
 def check_prefix(prefix: Any) -> str:
-    """What keys may start with; empty means all of them."""
+    """A prefix of keys; an empty one means all keys."""
     if not isinstance(prefix, str):
         raise BadKey(f"A prefix of keys is a string, not {type(prefix).__name__}.")
     return check_key(prefix, MOST_PREFIX_BYTES) if prefix else ""
 
 
 def check_cap(beats_per_second: Any) -> float | None:
-    """How many renewals a second there may be."""
+    """A cap on renewals a second."""
     if beats_per_second is None:
         return None
     plain = isinstance(beats_per_second, (int, float)) and not isinstance(beats_per_second, bool)
@@ -69,12 +69,12 @@ def check_cap(beats_per_second: Any) -> float | None:
 
 
 def is_plain(value: Any) -> bool:
-    """An int or a float itself, and nothing that only equals one, as False equals 0."""
+    """Whether this is an int or a float itself, not a subclass such as bool."""
     return type(value) in _PLAIN_NUMBERS
 
 
 def micros(value: Any, name: str) -> Micros:
-    """Seconds or a timedelta, in microseconds; finite and not negative."""
+    """Seconds or a timedelta, as microseconds; finite and not negative."""
     if isinstance(value, timedelta):
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -139,27 +139,27 @@ def check_fair(fair: Any) -> bool | None:
 
 
 def check_switch(value: Any, name: str) -> bool:
-    """True or False, and nothing that only counts as one of them."""
+    """True or False, and no other value that counts as one of them."""
     if not isinstance(value, bool):
         raise BadOption(f"{name} is True or False, not {value!r}.")
     return value
 
 
 def check_fence(fence: Any) -> int | None:
-    """A fence to compare with; None: any."""
+    """A fence to compare with; None means any."""
     if fence is not None and (isinstance(fence, bool) or not isinstance(fence, int)):
         raise BadOption(f"fence is a whole number, not {fence!r}.")
     return fence
 
 
 def check_callback(callback: Any, name: str) -> None:
-    """Something that can be called when the time comes."""
+    """A function that can be called later."""
     if not callable(callback):
         raise BadOption(f"{name} takes a function, not {callback!r}.")
 
 
 def check_owner(owner: Any) -> str:
-    """A name for people."""
+    """The name of an owner."""
     if not isinstance(owner, str) or not owner or len(owner) > LONGEST_TEXT:
         raise BadOption(f"owner is a name of 1 to {LONGEST_TEXT} characters.")
     try:
@@ -175,7 +175,7 @@ def check_note(note: Any) -> Note:
         raise BadOption("note is a dict with strings as keys.")
     try:
         encoded = msgspec.json.encode(note)
-        # A copy, as the store will have it: what the caller does to the dict later is not noted.
+        # A copy: later changes of the caller's dict do not reach the note.
         copy = msgspec.json.decode(encoded)
     except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as exc:
         raise BadOption(f"note must be something that JSON can hold: {exc}") from None
@@ -195,6 +195,6 @@ def _is_shallow(value: Any, levels: int) -> bool:
 
 
 def default_owner() -> str:
-    """Which process this is, for people."""
+    """Returns host and process id."""
     host = os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "?")
     return f"{host}:{os.getpid()}"

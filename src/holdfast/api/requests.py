@@ -1,4 +1,4 @@
-"""What callers ask for, checked, as the attempts and terms that the core's steps work on."""
+"""Turns the arguments of callers into the attempts and terms that the core's steps work on."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from holdfast.api.options import Seconds
 from holdfast.core.acquiring import Terms, patience_for, queues_at_once
 from holdfast.core.commands import Claim, Offer, Renew, Take
 from holdfast.core.contract import Facts
+from holdfast.core.discreet import hidden
 from holdfast.core.holds import Attempt, Care, Hold
 from holdfast.core.records import SECOND, Micros
 from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES
@@ -24,12 +25,12 @@ from holdfast.runtime import clock
 if TYPE_CHECKING:
     from holdfast.core.tickets import Kind, Ticket
 
-NO_NOTE: dict[str, Any] = {}  # one for all: nobody changes a note that was given
-_numbers = count(1)  # of the attempts of this process
+NO_NOTE: dict[str, Any] = {}  # shared: no code changes a note
+_numbers = count(1)  # the attempts of this process
 
 
 class Requests:
-    """Checks what callers say to one client, and fills in what they leave out."""
+    """Checks the arguments of calls to one client, and fills in its defaults."""
 
     def __init__(
         self,
@@ -46,12 +47,12 @@ class Requests:
         self.owner = options.default_owner() if owner is None else options.check_owner(owner)
         self.ttl = options.check_ttl(ttl)
         self.store_patience: Micros = options.micros(store_patience, "store_patience")
-        # The terms of most calls are made only once.
+        # Most calls share one of these.
         self._waits = Terms(store_patience=self.store_patience)
         self._tries = Terms(0, store_patience=self.store_patience)
 
     def key(self, key: str) -> str:
-        """A key, for a call that looks or rules."""
+        """Returns a checked key."""
         self._check_usable()
         return options.check_key(key, self._max_key_bytes)
 
@@ -59,21 +60,24 @@ class Requests:
         self, key: str, ttl: Seconds | None, mode: str | None, limit: int | None,
         owner: str | None, note: dict[str, Any] | None, terms: Terms,
     ) -> Attempt:  # fmt: skip
-        """A claim with a token of its own."""
+        """Returns an attempt to claim a key, with a new token."""
         key = self.key(key)
-        drawn = urandom(TOKEN_BYTES + BEAT_BYTES).hex()
         checked_mode, checked_limit = options.check_mode(mode, limit)
         checked_ttl = self.ttl if ttl is None else options.check_ttl(ttl)
         scripted = self._facts.scripted
-        # Said here where it is usual, it saves `acquire_steps` a copy.
+        # Decided here for the usual case, it saves `acquire_steps` a copy of the claim.
         queue = scripted and queues_at_once(terms, scripted)
+        checked_owner = self.owner if owner is None else options.check_owner(owner)
+        checked_note = NO_NOTE if note is None else options.check_note(note)
+        # After all checks: the traceback of an error might show it.
+        drawn = urandom(TOKEN_BYTES + BEAT_BYTES).hex()
         claim = Claim(
             drawn[: 2 * TOKEN_BYTES],
-            self.owner if owner is None else options.check_owner(owner),
+            checked_owner,
             checked_mode,
             checked_ttl,
             checked_limit,
-            NO_NOTE if note is None else options.check_note(note),
+            checked_note,
             queue,
             patience_for(checked_ttl, 0, scripted) if queue else 0,
         )
@@ -82,7 +86,7 @@ class Requests:
     def terms(
         self, timeout: Seconds | None, fair: bool | None, keep: bool, max_hold: Seconds | None
     ) -> Terms:
-        """How a claim waits, and how its lease is looked after."""
+        """Returns how a claim waits and how its lease is looked after."""
         if fair is None and keep is True and max_hold is None:
             if timeout is None:
                 return self._waits
@@ -96,13 +100,13 @@ class Requests:
         )
 
     def care(self, keep: bool, max_hold: Seconds | None) -> Care:
-        """How a lease is to be looked after."""
+        """Returns how a lease is to be looked after."""
         options.check_switch(keep, "keep")
         bound = None if max_hold is None else options.micros(max_hold, "max_hold")
         return Care(keep, bound)
 
     def wait(self, key: str, timeout: Seconds | None) -> BoundedWait:
-        """A wait for a lock, without a claim to it."""
+        """Returns a wait for a lock that is not claimed."""
         return BoundedWait(
             self.key(key),
             self.owner,
@@ -112,7 +116,7 @@ class Requests:
         )
 
     def join(self, ticket: str, keep: bool, max_hold: Seconds | None) -> tuple[Attempt, Care]:
-        """What a share ticket asks for, and how the lease is looked after: by another party too."""
+        """Returns the attempt to join a shared lease, and how the lease is looked after."""
         read = self._unsealed("share", ticket)
         care = replace(self.care(keep, max_hold), may_release=read.may_release, joined=True)
         return Attempt(read.key, Renew(read.token), number=next(_numbers)), care
@@ -120,7 +124,7 @@ class Requests:
     def take(
         self, ticket: str, owner: str | None, ttl: Seconds | None, note: dict[str, Any] | None
     ) -> Attempt:
-        """What a hand-over ticket asks for."""
+        """Returns the attempt to take a lease that was handed over."""
         read = self._unsealed("hand-over", ticket)
         return Attempt(
             read.key,
@@ -135,7 +139,7 @@ class Requests:
         )
 
     def _unsealed(self, kind: Kind, ticket: str) -> Ticket:
-        """What a ticket says. Its checksum is no seal: whoever passed it on may have changed it."""
+        """Returns what a ticket contains, checked: its checksum does not prove who made it."""
         from holdfast.core.tickets import unseal
 
         self._check_usable()
@@ -149,17 +153,17 @@ class Requests:
 
 
 def hand_over_ticket(hold: Hold, ttl: Seconds | None) -> tuple[Attempt, str]:
-    """What a hand-over asks of the store, and the ticket for the next party."""
+    """Returns the attempt to offer a lease, and the ticket for the next party."""
     from holdfast.core.tickets import Ticket, seal
 
     wait = hold.ttl if ttl is None else options.check_ttl(ttl)
     ticket = Ticket(hold.key, urandom(TOKEN_BYTES).hex(), hold.fence, hold.ttl)
     attempt = Attempt(hold.key, Offer(hold.token, ticket.token, wait), touched=True)
-    return attempt, seal("hand-over", ticket)
+    return attempt, hidden(seal("hand-over", ticket))
 
 
 def share_ticket(hold: Hold, *, release: bool) -> str:
-    """A ticket for a second party."""
+    """Returns a ticket for a second party."""
     from holdfast.core.tickets import Ticket, seal
 
     ticket = Ticket(hold.key, hold.token, hold.fence, hold.ttl, release)

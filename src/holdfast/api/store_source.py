@@ -1,4 +1,4 @@
-"""Which store `connect()` opens when it is not told."""
+"""From the argument of `connect()` to an open store."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from holdfast.errors import Misconfigured
+from holdfast.core.discreet import hidden
+from holdfast.errors import HoldfastError, Misconfigured
+from holdfast.runtime.frames import without_frames
 from holdfast.stores.base import Store
 from holdfast.stores.registry import open_store
+from holdfast.stores.shortage import out_of_descriptors, shortage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,12 +27,12 @@ class _Default:
 
 
 DEFAULT: Final = _Default()
-# A URL, an open store, None, or an object that a store can be opened on (an Engine, ...).
+# A URL, an open store, None, or an object on which a store can be opened (an Engine, ...).
 StoreSource: TypeAlias = Any
 
 
 def connect_to(place: StoreSource, options: dict[str, Any], make: Callable[[Store], L]) -> L:
-    """A client of a store; if it cannot be made, a store opened for it is closed again."""
+    """Returns a client of a store. If `make` fails, a store that was opened here is closed."""
     store = open_source(place, options)
     try:
         return make(store)
@@ -44,11 +47,24 @@ def open_source(place: StoreSource, options: dict[str, Any]) -> Store:
 
     None switches locking off (`null://`).
     """
+    try:
+        return _open(place, options)
+    except HoldfastError as trouble:
+        without_frames(trouble)
+        raise
+    except (OSError, ImportError) as exc:
+        # The code of a store is only loaded now, which takes descriptors too.
+        if out_of_descriptors(exc):
+            raise shortage("The store") from exc
+        raise
+
+
+def _open(place: StoreSource, options: dict[str, Any]) -> Store:
     if place is None:
         return open_store("null://", **options)
     if not isinstance(place, _Default):
         return open_store(place, **options)
-    url = os.environ.get(URL_VARIABLE)
+    url = hidden(os.environ.get(URL_VARIABLE))
     if url:
         return open_store(url, **options)
     path = _made(embedded_path())
@@ -59,7 +75,7 @@ def open_source(place: StoreSource, options: dict[str, Any]) -> Store:
 
 def _made(path: Path) -> Path:
     try:
-        # Of this user alone: who can read the file sees tokens, and can keep it locked.
+        # Only for this user: whoever can read the file sees tokens, and can keep it locked.
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as exc:
         raise Misconfigured(
@@ -69,7 +85,7 @@ def _made(path: Path) -> Path:
 
 
 def embedded_path() -> Path:
-    """Where the embedded store is: one per user and machine."""
+    """Returns the path of the embedded store: one per user and machine."""
     from pathlib import Path
 
     state = os.environ.get("XDG_STATE_HOME")

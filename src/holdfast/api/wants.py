@@ -1,4 +1,4 @@
-"""What `acquire_all` takes: keys, or keys with a mode of their own."""
+"""The arguments of `acquire_all`: keys, or keys with a mode of their own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Want(Struct, frozen=True):
 
 
 def check_wants(wants: Iterable[str | Want]) -> list[Want]:
-    """All wants, each key once."""
+    """Returns the wants, checked: at least one, and each key only once."""
     if isinstance(wants, str):
         raise BadOption("acquire_all takes a list of keys; for one key there is acquire().")
     checked = [want if isinstance(want, Want) else Want(want) for want in wants]

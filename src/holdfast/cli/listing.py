@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
+from itertools import chain
+from typing import TYPE_CHECKING
+
 import click
 
 from holdfast.cli.app import connected
 from holdfast.cli.params import PREFIX, as_json, option, shared
+
+if TYPE_CHECKING:
+    from holdfast.api.info import LockInfo
 
 
 @click.command()
@@ -35,12 +43,23 @@ def ls(ctx: click.Context, prefix: str, free: bool, json: bool) -> None:
             for lock in found:
                 render.print_json(lock)
             return
-        out, any_found = render.console(), False
-        for some in render.chunks(found, render.ROWS):
-            any_found = True
-            out.print(render.lock_table(some, out.width))
-    if not any_found:
+        first = next(found, None)
+        if first is not None:
+            _print_table(chain([first], found))
+    if first is None:
         click.echo("No locks." if not prefix else f"No locks under {prefix!r}.", err=True)
+
+
+def _print_table(found: Iterable[LockInfo]) -> None:
+    from holdfast.cli import render
+
+    out = render.console()
+    if not out.is_terminal:
+        for line in render.lock_lines(found):
+            sys.stdout.write(f"{line}\n")
+        return
+    for some in render.chunks(found, render.ROWS):
+        out.print(render.lock_table(some, out.width))
 
 
 @click.command()

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -81,27 +82,53 @@ def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
 # --- locks --------------------------------------------------------------------------------
 
 
+COLUMNS = ["Key", "Held by", "Mode", "Fence", "Since", "Runs out in", "Waiting"]
+
+# What is in a cell, and its style.
+Cell = tuple[str, str]
+
+
 def lock_table(locks: Iterable[LockInfo], width: int) -> Table:
     """One line for each holder, as far as they fit into this width."""
-    columns = ["Key", "Held by", "Mode", "Fence", "Since", "Runs out in", "Waiting"]
-    shown = [column for column in columns if width >= ROOMY or column != "Fence"]
+    shown = [column for column in COLUMNS if width >= ROOMY or column != "Fence"]
     table = new_table(*shown)
     for lock in locks:
         for row in _rows(lock):
-            cells = dict(zip(columns, row, strict=False))
-            table.add_row(*(cells.get(column) for column in shown))
+            cells = dict(zip(COLUMNS, row, strict=False))
+            table.add_row(*(plain(*cells.get(column, ("", ""))) for column in shown))
     return table
 
 
-def _rows(lock: LockInfo) -> Iterator[list[Text]]:
-    key, waiting = plain(lock.key), plain(str(len(lock.waiters) or ""))
+def lock_lines(locks: Iterable[LockInfo]) -> Iterator[str]:
+    """The same as plain text, for a pipe or a file: nothing is folded, and a hundred thousand
+    locks take seconds, for which rich's tables take minutes. Columns become wider as they must."""
+    widths, head = [0] * len(COLUMNS), [COLUMNS]
+    for some in chunks(locks, ROWS):
+        cells = (row for lock in some for row in _rows(lock))
+        rows = [*head, *([printable(text) for text, _ in row] for row in cells)]
+        for row in rows:
+            if len(row) == len(COLUMNS):  # the others say what is wrong, and are as long as that
+                widths = [max(w, cell_len(text)) for w, text in zip(widths, row, strict=True)]
+        yield from (_line(row, widths) for row in rows)
+        head = []
+
+
+def _line(row: list[str], widths: list[int]) -> str:
+    padded = (text + " " * (w - cell_len(text)) for text, w in zip(row, widths, strict=False))
+    return "  ".join(padded).rstrip()
+
+
+def _rows(lock: LockInfo) -> Iterator[list[Cell]]:
+    key, waiting = (lock.key, ""), (str(len(lock.waiters) or ""), "")
     if lock.fault is not None:
-        yield [key, plain(f"unreadable: {lock.fault}", "red")]
+        yield [key, (f"unreadable: {lock.fault}", "red")]
     elif not lock.holders:
-        fence = plain(str(lock.fence))
-        yield [key, plain("free", "dim"), plain(), fence, plain(), plain(), waiting]
+        yield [key, ("free", "dim"), _EMPTY, (str(lock.fence), ""), _EMPTY, _EMPTY, waiting]
     for holder in lock.holders:
         yield [key, *_holder_cells(holder), waiting]
+
+
+_EMPTY: Cell = ("", "")
 
 
 def lock_page(lock: LockInfo) -> Iterator[RenderableType]:
@@ -110,7 +137,8 @@ def lock_page(lock: LockInfo) -> Iterator[RenderableType]:
     if lock.holders:
         table = new_table("Held by", "Mode", "Fence", "Since", "Runs out in", "Note")
         for holder in lock.holders:
-            table.add_row(*_holder_cells(holder), plain(note_text(holder)))
+            cells = [plain(*cell) for cell in _holder_cells(holder)]
+            table.add_row(*cells, plain(note_text(holder)))
         yield table
     if lock.waiters:
         table = new_table("Turn", "Waiting", "Mode", "Since")
@@ -136,13 +164,13 @@ def holder_line(holder: HolderInfo) -> str:
     return f"{holder.owner} ({mode_of(holder)}, fence {holder.fence}, since {since})"
 
 
-def _holder_cells(holder: HolderInfo) -> list[Text]:
-    owner = plain(holder.owner)
+def _holder_cells(holder: HolderInfo) -> list[Cell]:
+    owner = (holder.owner, "")
     if holder.offered:
-        owner.append(" (handed over, not yet taken)", "yellow")
+        owner = (f"{holder.owner} (handed over, not yet taken)", "yellow")
     left = "" if holder.remaining is None else span(holder.remaining)
     cells = (mode_of(holder), str(holder.fence), time_of(holder.acquired_at), left)
-    return [owner, *map(plain, cells)]
+    return [owner, *((text, "") for text in cells)]
 
 
 # --- words --------------------------------------------------------------------------------

@@ -32,7 +32,8 @@ def evict(ctx: click.Context, key: str, fence: int | None, yes: bool, json: bool
     """Evict whoever holds the lock KEY.
 
     An evicted holder learns of it when it next renews, and may write until then; its writes
-    carry an older fence. A record that cannot be read is replaced by an empty one.
+    carry an older fence. A record that cannot be read is replaced by an empty one, unless a newer
+    release wrote it.
 
     Only the holders that were shown are evicted, not one who came since.
     """

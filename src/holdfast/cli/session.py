@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from holdfast.observe.log import printable
-from holdfast.stores.url import redact
+from holdfast.stores.url import redact, shown
 
 if TYPE_CHECKING:
     from holdfast.api.locks import Locks
@@ -51,7 +51,7 @@ class Session:
     @property
     def shown_url(self) -> str:
         """The store's URL for people."""
-        return redact(self.full_url)
+        return shown(self.full_url)
 
     def store(self) -> Store:
         """Open the store by itself."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Literal
 
 import click
@@ -22,8 +23,6 @@ from holdfast.errors import OutcomeUnknown, Unavailable
 from holdfast.observe.log import printable
 
 SHORTEST_INTERVAL_S = 0.05
-
-Snapshot = dict[str, LockInfo]
 
 
 class Change(Struct, frozen=True):
@@ -65,37 +64,49 @@ def watch(ctx: click.Context, prefix: str, interval: float, json: bool) -> int:
 
 def changes(locks: Locks, prefix: str, interval: float) -> Iterator[Change]:
     """What changes, for ever."""
-    before: Snapshot = {}
+    watching = Watching()
     in_trouble = False
     while True:
         try:
-            now = _look(locks, prefix)
+            yield from watching.look(locks.list(prefix))
+            in_trouble = False
         except (Unavailable, OutcomeUnknown) as trouble:
             if not in_trouble:
                 tell(f"{trouble} Trying again.")
             in_trouble = True
-        else:
-            in_trouble = False
-            yield from differences(before, now)
-            before = now
         time.sleep(interval)
 
 
-def differences(before: Snapshot, now: Snapshot) -> Iterator[Change]:
-    """From one look to the next."""
-    at = datetime.now(UTC)
-    for key, lock in now.items():
-        if key not in before:
-            yield Change(at, "held", lock)
-        elif _parties(lock) != _parties(before[key]):
-            yield Change(at, "changed", lock)
-    for key, lock in before.items():
-        if key not in now:
-            yield Change(at, "freed", LockInfo(key, lock.fence, (), ()))
+class Known(Struct, frozen=True, gc=False):
+    """What is remembered of a lock. There may be very many, so it is little."""
+
+    fence: int
+    parties: int  # a digest of who held it and who waited
+    look: int  # in which it was last seen
 
 
-def _look(locks: Locks, prefix: str) -> Snapshot:
-    return {lock.key: lock for lock in locks.list(prefix)}
+class Watching:
+    """Tells what has changed from one look at the locks to the next."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Known] = {}
+        self._looks = 0
+
+    def look(self, found: Iterable[LockInfo]) -> Iterator[Change]:
+        """What is no longer as it was at the last look. A look that fails half way is made up
+        for by the next one: only who was through all of them knows that a lock is gone."""
+        self._looks += 1
+        at = datetime.now(UTC)
+        for lock in found:
+            before = self._known.get(lock.key)
+            now = Known(lock.fence, hash(_parties(lock)), self._looks)
+            self._known[lock.key] = now
+            if before is None:
+                yield Change(at, "held", lock)
+            elif before.parties != now.parties:
+                yield Change(at, "changed", lock)
+        for key in [key for key, known in self._known.items() if known.look != self._looks]:
+            yield Change(at, "freed", LockInfo(key, self._known.pop(key).fence, (), ()))
 
 
 def _parties(lock: LockInfo) -> tuple[Any, ...]:
@@ -135,10 +146,10 @@ def _screen(locks: Locks, prefix: str, out: Any) -> Any:
     which = f"locks under {prefix!r}" if prefix else "locks"
     title = f"{time_of(datetime.now(UTC))}  {which}"
     try:
-        found = list(_look(locks, prefix).values())
+        found = locks.list(prefix)
+        shown = list(islice(found, max(1, out.height - 5)))
+        rest = sum(1 for _ in found)
     except (Unavailable, OutcomeUnknown) as trouble:
         return Group(plain(title, "bold"), plain(f"{trouble} Trying again.", "red"))
-    room = max(1, out.height - 5)
-    more = f"… and {len(found) - room} more" if len(found) > room else ""
-    table = lock_table(found[:room], out.width)
-    return Group(plain(title, "bold"), table, plain(more, "dim"))
+    more = f"… and {rest} more" if rest else ""
+    return Group(plain(title, "bold"), lock_table(shown, out.width), plain(more, "dim"))

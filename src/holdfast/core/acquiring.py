@@ -22,11 +22,13 @@ from holdfast.core.effects import NOW, Draw, Emit, Keep, Steps, Wait
 from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold, hold_of
 from holdfast.core.observations import Observations, View
 from holdfast.core.records import SECOND, Micros
-from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, apply_steps, worst_known_outcome
+from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, apply_steps
 from holdfast.core.waiting import BoundedWait
 from holdfast.errors import (
+    HoldfastError,
     LeaseLost,
     LimitMismatch,
+    Misconfigured,
     OutcomeUnknown,
     Unavailable,
 )
@@ -120,10 +122,13 @@ def acquire_steps(
         try:
             command = too_late or attempt.command
             verdict, view = yield from apply_steps(observations, attempt, command, now)
-        except (Unavailable, OutcomeUnknown) as trouble:
+        except (Unavailable, Misconfigured, OutcomeUnknown) as trouble:
+            if too_late is not None:
+                trouble = _not_given_back(attempt, trouble)
+            if isinstance(trouble, Misconfigured):
+                raise
             wait = wait or _wait_of(attempt, terms, started, scripted)
-            sure = worst_known_outcome(trouble, attempt)
-            yield from wait.ride_out_steps(trouble, sure, "acquire")
+            yield from wait.ride_out_steps(trouble, "acquire")
             now = yield from NOW
             continue
         now = view.got
@@ -160,6 +165,16 @@ def _wait_of(attempt: Attempt, terms: Terms, started: Micros, scripted: bool) ->
     )  # fmt: skip
 
 
+def _not_given_back(attempt: Attempt, trouble: HoldfastError) -> OutcomeUnknown:
+    """What to raise when the lease ran out on its way and may still stand in the store."""
+    unknown = OutcomeUnknown(
+        f"The lease on {attempt.key!r} had run out when the store's answer came, and it is not "
+        f"known whether it was given back: {trouble}"
+    )
+    unknown.__cause__ = trouble.__cause__
+    return unknown
+
+
 def _start_anew_steps(wait: _Wait, now: Micros) -> Steps[None]:
     """The answer was so slow that the lease ran out on its way, and it was given back. What
     comes next has a token of its own: where `Free` arrives twice, the second one must not
@@ -171,8 +186,8 @@ def _start_anew_steps(wait: _Wait, now: Micros) -> Steps[None]:
             f"The store took longer to answer than the ttl of {wait.claim.ttl / SECOND:g} s: "
             f"the lease on {attempt.key!r} had run out when it came."
         )
-    token = yield from Draw(TOKEN_BYTES)
-    attempt.command = replace(wait.claim, token=token)
+    # Not in a variable, which a traceback might show.
+    attempt.command = replace(wait.claim, token=(yield from Draw(TOKEN_BYTES)))
 
 
 def _wait_turn_steps(

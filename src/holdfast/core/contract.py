@@ -35,8 +35,8 @@ class Entry(Struct, frozen=True, gc=False):
     """What a store has under a key, and its clock when it looked (None: it has no clock).
 
     `fault` is set instead of the record when what is there cannot be read; the version
-    is valid all the same. `reached` is a time that the clock has surely shown already, for
-    stores whose replies tell less than the time.
+    is valid all the same. `newer` says that a later release wrote it. `reached` is a time
+    that the clock has surely shown already, for stores whose replies tell less than the time.
     """
 
     record: Record = EMPTY
@@ -44,6 +44,7 @@ class Entry(Struct, frozen=True, gc=False):
     now: Interval | None = None
     fault: str | None = None
     reached: Micros | None = None
+    newer: bool = False
 
 
 class Swapped(Struct, frozen=True, gc=False):

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from holdfast.core.commands import Claim, Command, Free, Granted, Offer, Take
+from holdfast.core.contract import Version
 from holdfast.core.records import DiscreetState, Holder, Micros, Record, Waiter
 from holdfast.core.validity import deadline
 
@@ -115,8 +116,9 @@ class Attempt(DiscreetState, eq=False, gc=False):
     # When each write was sent, by its beat: the deadline is that of the one that landed.
     sent: dict[str, Micros] = {}  # noqa: RUF012 (msgspec copies it)
     touched: bool = False  # something of ours may be in the store
-    unsettled: bool = False  # the outcome of the last write is not known
-    doubted: bool = False  # the outcome of some write was not known
+    unsettled: bool = False  # the outcome of some write is not known
+    doubted: bool = False  # it was not known for a while, at least
+    expected: Version = None  # what the last swap without an answer had expected to find
     number: int = 0  # which attempt of this process it is, for whoever listens to its events
 
     def forget_writes(self) -> None:
@@ -129,6 +131,12 @@ class Attempt(DiscreetState, eq=False, gc=False):
         """When the write that landed was sent; not before the first one, if that is forgotten."""
         sent = self.sent.get(beat)
         return next(iter(self.sent.values())) if sent is None else sent
+
+    def saw_version(self, version: Version) -> None:
+        """A look showed this version. A swap that expected another one was carried out, or never
+        will be; one that expected this one may still be on its way."""
+        if version != self.expected:
+            self.unsettled = False
 
     def shows_in(self, record: Record) -> bool:
         """Whether a write of ours landed after all: something below us sent it twice."""

@@ -47,8 +47,7 @@ def show_steps(observations: Observations, key: str) -> Steps[LockView]:
 
 def show_view(observations: Observations, key: str, view: View) -> LockView:
     """Who is alive in a record that was just loaded."""
-    dead = observations.dead(key, view.now, view.got)
-    return _sighting(key, view.record, view.now, dead)
+    return _sighting(key, view.record, view.now, observations.dead_when_asked(key, view))
 
 
 def list_steps(observations: Observations, prefix: str, cursor: str | None) -> Steps[LockPage]:

@@ -118,8 +118,19 @@ class Observations:
     # --- the dead -------------------------------------------------------------------------
 
     def dead(self, key: str, now: Interval | None, m: Micros) -> Dead:
-        """Who has run out, by the store's clock or by their silence until local time `m`."""
+        """Who has run out, by the store's clock or by their silence until local time `m`. Good
+        for a write, whose swap proves that nothing has changed since the record was read."""
         return _Judge(now, m, self._observed.get(key, _NOTHING))
+
+    def dead_when_asked(self, key: str, view: View) -> Dead:
+        """Who had run out already when the request for this record left. The record was read at
+        some moment after that, and its clock perhaps later still: a party may have renewed
+        before the reply came, so an answer without a write goes by the time of the request."""
+        now = view.now
+        if now is not None:
+            took = view.got - view.sent
+            now = Interval(now.earliest - took - took // RATE - 1, now.latest)
+        return self.dead(key, now, view.sent)
 
     def dead_from(self, key: str, party: Party, now: Interval | None, got: Micros) -> Micros:
         """The local time at which a new look can find this party dead."""

@@ -31,6 +31,11 @@ Note: TypeAlias = dict[str, Any]
 LARGEST = 2**62
 Natural = Annotated[int, Meta(ge=0, le=LARGEST)]
 Positive = Annotated[int, Meta(ge=1, le=LARGEST)]
+# Where a lock is counted on from what others wrote, less: Lua's numbers are exact below 2^53, and
+# as microseconds that is the year 2255. A grant that would need a larger fence is refused.
+LARGEST_FENCE = 2**53 - 2
+Fence = Annotated[int, Meta(ge=0, le=LARGEST_FENCE)]
+Duration = Annotated[int, Meta(ge=1, le=2**53)]
 
 
 _UNSHOWN = frozenset({"token", "ticket", "beat", "next_beat", "sent", "freed", "wake"})
@@ -64,10 +69,10 @@ class Holder(Discreet, frozen=True, omit_defaults=True, gc=False):
     """One grant. Whoever knows the token may renew, free or hand on this grant."""
 
     token: str
-    fence: Natural
+    fence: Fence
     owner: str
     mode: Mode
-    ttl: Positive
+    ttl: Duration
     acquired_at: Natural
     expires_at: Natural
     beat: str
@@ -85,7 +90,7 @@ class Waiter(Discreet, frozen=True, omit_defaults=True, gc=False):
     token: str
     owner: str
     mode: Mode
-    ttl: Positive
+    ttl: Duration
     since: Natural
     expires_at: Natural
     beat: str
@@ -98,7 +103,7 @@ class Waiter(Discreet, frozen=True, omit_defaults=True, gc=False):
 class Record(Discreet, frozen=True, gc=False):
     """The whole truth about one key. The fence only ever grows."""
 
-    fence: Natural = 0
+    fence: Fence = 0
     holders: tuple[Holder, ...] = ()
     queue: tuple[Waiter, ...] = ()
     updated_at: Natural = 0
@@ -119,6 +124,22 @@ class Undecodable(ValueError):
     """The stored text is not a record of ours; says why, without showing it."""
 
 
+class NewerFormat(Undecodable):
+    """A later release wrote this, and may hold a lock by it."""
+
+
+class _Stored(Struct, gc=False):
+    """A record as it is in a store. Every field was written: where one is missing, the text is
+    damaged, and the holders that it does not name may be alive."""
+
+    fence: Fence
+    holders: tuple[Holder, ...]
+    queue: tuple[Waiter, ...]
+    updated_at: Natural
+    v: int
+    freed: str = ""
+
+
 class _Version(Struct):
     v: int
 
@@ -129,34 +150,33 @@ UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 # The record as JSON. Not wrapped in a function: every swap calls it.
 encode = msgspec.json.Encoder().encode
 # Made when it is first needed: that takes a millisecond, and many a program never needs it.
-_decoder: msgspec.json.Decoder[Record] | None = None
+_decoder: msgspec.json.Decoder[_Stored] | None = None
 
 
 def decode(raw: bytes | str) -> Record:
     """The record back from JSON, or `Undecodable` with the reason."""
     global _decoder
     if _decoder is None:
-        _decoder = msgspec.json.Decoder(Record)
+        _decoder = msgspec.json.Decoder(_Stored)
     try:
-        record = _decoder.decode(raw)
+        stored = _decoder.decode(raw)
     except UNREADABLE as exc:
-        raise Undecodable(_newer(raw) or f"it is not a lock record ({exc})") from None
-    if record.v != FORMAT:
-        raise Undecodable(_newer(raw) or f"its format is {record.v}")
-    return record
+        raise undecodable(raw, f"it is not a lock record ({exc})") from None
+    if stored.v != FORMAT:
+        raise undecodable(raw, f"its format is {stored.v}")
+    return Record(stored.fence, stored.holders, stored.queue, stored.updated_at, stored.freed)
 
 
-def _newer(raw: bytes | str) -> str | None:
-    """A later release may have changed every field but `v`."""
+def undecodable(raw: bytes | str, why: str) -> Undecodable:
+    """What to raise about a text: this, unless a later release wrote it, which may have changed
+    every field but `v`."""
     try:
         version = msgspec.json.decode(raw, type=_Version).v
     except UNREADABLE:
-        return None
-    return (
-        f"its format {version} is newer than {FORMAT}: upgrade holdfast"
-        if version > FORMAT
-        else None
-    )
+        return Undecodable(why)
+    if version > FORMAT:
+        return NewerFormat(f"its format {version} is newer than {FORMAT}: upgrade holdfast")
+    return Undecodable(why)
 
 
 def last_used(record: Record) -> Micros:

@@ -7,11 +7,16 @@ unchanged under threads, asyncio and the simulator. How they work:
     the record that is there instead, and the rules are asked again.
  2. After an `OutcomeUnknown` it loads and looks for its own token; after a second one it
     is for the caller to try again, or to give up in time. Every write has its
-    own `beat`; the deadline of a grant is that of the write that landed.
+    own `beat`; the deadline of a grant is that of the write that landed. Where the store
+    runs the rules, the command is sent again instead: it finds its own token. Only if the
+    connection broke, though: a store that was silent for long would be so again.
  3. What a client wrote last, or was shown when it was woken, it remembers, so that the next
     swap goes without a load. A remembered record is only good for a swap, which proves it;
     never for an answer.
- 4. State is changed between yields only. An interrupt may end a generator at any
+ 4. "Surely not done" is said of the whole attempt: once the outcome of a write is unknown,
+    it stays so (`unsettled`) until an answer shows what became of it. A later try that was
+    surely not carried out shows nothing.
+ 5. State is changed between yields only. An interrupt may end a generator at any
     instruction: the attempt remembers what may be in the store, and `undo_steps` takes
     it out. Whoever runs steps with an attempt runs `undo_steps` if they do not succeed.
 """
@@ -48,12 +53,21 @@ from holdfast.core.effects import (
 from holdfast.core.events import StoreTrouble
 from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold, hold_of
 from holdfast.core.observations import Observations, View
-from holdfast.core.records import EMPTY, SECOND, Holder, Micros, Record, anonymous
+from holdfast.core.records import (
+    EMPTY,
+    LARGEST_FENCE,
+    SECOND,
+    Holder,
+    Micros,
+    Record,
+    anonymous,
+)
 from holdfast.core.validity import Reading
 from holdfast.errors import (
     CorruptRecord,
     HoldfastError,
     LeaseLost,
+    Misconfigured,
     OutcomeUnknown,
     TicketRefused,
     Unavailable,
@@ -72,6 +86,8 @@ CONFLICTS_AT_FULL_SPEED = 4
 MOST_DOUBLINGS = 6
 # Of a record that does not change. Two who write at once may both be refused, but not for long.
 MOST_REFUSALS = 20
+# Who hears within this time that no answer comes was cut off: the store may answer another try.
+CUT_OFF_WITHIN: Micros = SECOND
 # Verdicts that come with a write: if a remembered record was stale, the write will not do.
 _PROVEN_BY_SWAP = frozenset({Granted, Freed})
 
@@ -93,16 +109,22 @@ def look_steps(observations: Observations, key: str) -> Steps[View]:
 
 def _view(observations: Observations, key: str, entry: Entry, sent: Micros, got: Micros) -> View:
     if entry.fault is not None:
-        raise corrupt(key, entry.fault)
+        raise corrupt(key, entry)
     return observations.saw(key, entry, sent, got)
 
 
-def corrupt(key: str, fault: str) -> CorruptRecord:
+def corrupt(key: str, entry: Entry) -> CorruptRecord:
     """What to raise about a record that cannot be read."""
+    fault = entry.fault or "its text is damaged"
+    if entry.record.fence >= LARGEST_FENCE:
+        fault = f"its fence {entry.record.fence} cannot grow any further"
+    what_to_do = "`holdfast evict` replaces it by an empty one"
+    if entry.newer:
+        what_to_do = "this release does not evict it, because whoever wrote it may hold the lock"
     return CorruptRecord(
-        f"The record of {key!r} cannot be read: {fault}. It was left alone; "
-        f"`holdfast evict` replaces it by an empty one.",
+        f"The record of {key!r} cannot be used: {fault}. It was left alone; {what_to_do}.",
         key=key,
+        newer=entry.newer,
     )
 
 
@@ -136,9 +158,12 @@ def _swap_steps(
             beat = yield from Draw(BEAT_BYTES)
         stamp = observations.reading.stamp(now, beat)
         if view is None or (stamp is None and view.now is not None):
-            view = yield from look_steps(observations, key)
+            try:
+                view = yield from look_steps(observations, key)
+            except HoldfastError as trouble:
+                raise worst_known_outcome(trouble, attempt) from trouble.__cause__
             proven = True
-            attempt.unsettled = False
+            attempt.saw_version(view.version)
             now = view.got
             stamp = observations.reading.stamp(now, beat)
         if stamp is None:
@@ -146,11 +171,10 @@ def _swap_steps(
             reached = None if view.version is None else observations.reached
             stamp = Stamp((yield from WALL), beat, False, reached)
         record = view.record
-        dead = (
-            observations.dead(key, view.now, now)
-            if record.holders or record.queue
-            else rules.nobody
-        )
+        dead: rules.Dead = rules.nobody
+        if record.holders or record.queue:
+            # A reply proves nobody's silence for longer than until it was asked for.
+            dead = observations.dead(key, view.now, view.sent if proven else now)
         decision = rules.decide(command, record, dead, stamp)
         verdict, new = decision.verdict, decision.record
         if not proven and (new is None or type(verdict) not in _PROVEN_BY_SWAP):
@@ -160,13 +184,15 @@ def _swap_steps(
             if type(verdict) is Granted:  # written by an attempt that was said to have failed
                 attempt.touched = True
             return verdict, view
-        touched_before = attempt.touched
+        if new.fence > LARGEST_FENCE:
+            raise corrupt(key, Entry(record))
+        touched_before, unsettled_before = attempt.touched, attempt.unsettled
         attempt.sent[beat] = now
         attempt.touched = attempt.unsettled = True
         try:
             outcome, got = yield from Swap(key, view.version, new, decision.wake)
         except OutcomeUnknown:
-            attempt.doubted = True
+            attempt.doubted, attempt.expected = True, view.version
             observations.forget(key)
             if unanswered:  # twice in a row: whoever called knows how long to go on
                 raise
@@ -174,9 +200,9 @@ def _swap_steps(
             view = None
             now = yield from NOW
             continue
-        except HoldfastError:
-            attempt.touched, attempt.unsettled = touched_before, False
-            raise
+        except HoldfastError as trouble:
+            attempt.touched, attempt.unsettled = touched_before, unsettled_before
+            raise worst_known_outcome(trouble, attempt) from trouble.__cause__
         attempt.unsettled = False
         if isinstance(outcome, Swapped):
             view = View(outcome.now, now, got, new, outcome.version)
@@ -200,24 +226,39 @@ def _script_steps(
     observations: Observations, attempt: Attempt, command: Command, now: Micros
 ) -> Steps[Answer]:
     """The same in one trip, where the store knows the rules itself."""
-    beat, attempt.next_beat = attempt.next_beat, ""
-    if not beat:
-        beat = yield from Draw(BEAT_BYTES)
-    touched_before = attempt.touched
-    attempt.sent[beat] = now
-    attempt.touched = attempt.unsettled = True
-    try:
-        applied, got = yield from Apply(attempt.key, command, beat)
-    except OutcomeUnknown:
-        attempt.doubted = True
-        raise
-    except HoldfastError:
-        attempt.touched, attempt.unsettled = touched_before, False
-        raise
-    attempt.unsettled = False
-    view = View(applied.now, now, got, EMPTY, applied.version)
-    observations.read_clock(view)
-    return applied.verdict, view
+    cut_off = False
+    while True:
+        beat, attempt.next_beat = attempt.next_beat, ""
+        if not beat:
+            beat = yield from Draw(BEAT_BYTES)
+        touched_before, unsettled_before = attempt.touched, attempt.unsettled
+        attempt.sent[beat] = now
+        attempt.touched = attempt.unsettled = True
+        try:
+            applied, got = yield from Apply(attempt.key, command, beat)
+        except OutcomeUnknown:
+            attempt.doubted = True
+            sent, now = now, (yield from NOW)
+            if cut_off or now - sent > CUT_OFF_WITHIN:
+                raise
+            cut_off = True
+        except HoldfastError as trouble:
+            attempt.touched, attempt.unsettled = touched_before, unsettled_before
+            raise worst_known_outcome(trouble, attempt) from trouble.__cause__
+        else:
+            attempt.unsettled = False
+            view = View(applied.now, now, got, EMPTY, applied.version)
+            observations.read_clock(view)
+            return applied.verdict, view
+
+
+def worst_known_outcome(trouble: HoldfastError, attempt: Attempt) -> HoldfastError:
+    """`Unavailable` and `Misconfigured` say that nothing was done; say it only if that is known.
+    (`CorruptRecord` is about what is there, not about what was done.)"""
+    says_not_done = isinstance(trouble, (Unavailable, Misconfigured))
+    if not attempt.unsettled or not says_not_done or isinstance(trouble, CorruptRecord):
+        return trouble
+    return OutcomeUnknown(f"It is not known whether the request got through: {trouble}")
 
 
 def _step_back_steps(at_most: Micros) -> Steps[None]:
@@ -280,18 +321,11 @@ def _retry_until_steps(
         except (Unavailable, OutcomeUnknown) as trouble:
             now = yield from NOW
             if now + pause >= until:
-                raise worst_known_outcome(trouble, attempt) from trouble.__cause__
+                raise
             reason = str(trouble)
         yield from Emit(StoreTrouble(attempt.key, reason, doing))
         yield from Sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE)
-
-
-def worst_known_outcome(trouble: HoldfastError, attempt: Attempt) -> HoldfastError:
-    """`Unavailable` says that nothing was done; say it only if that is known."""
-    if isinstance(trouble, OutcomeUnknown) or not attempt.unsettled:
-        return trouble
-    return OutcomeUnknown(f"It is not known whether the request got through: {trouble}")
 
 
 # --- two parties ----------------------------------------------------------------------------
@@ -318,7 +352,7 @@ def _refused_steps(observations: Observations, key: str) -> Steps[TicketRefused]
     except HoldfastError:
         pass
     else:
-        holders = rules.alive(view.record.holders, observations.dead(key, view.now, view.got))
+        holders = rules.alive(view.record.holders, observations.dead_when_asked(key, view))
         owners = ", ".join(sorted({holder.owner for holder in holders}))
         now = f"it is held by {owners} now" if holders else "nobody holds it now"
     return TicketRefused(
@@ -349,29 +383,44 @@ def evict_steps(
     Who is to go is settled by the first look, so that however often the word is given, nobody
     goes who came after it, and all are told of though the answer was lost. (So is somebody who
     went by itself between the look and the word.) A record that cannot be read is replaced by
-    an empty one.
+    an empty one, unless a later release wrote it.
     """
     attempt = Attempt(key, Evict(()))
     try:
         view = yield from _retry_until_steps(
             lambda now: look_steps(observations, key), attempt, "evict", until
         )
+        if view.record.fence >= LARGEST_FENCE:
+            raise corrupt(key, Entry(view.record))
         out = tuple(h for h in view.record.holders if fence is None or h.fence == fence)
         if out:
             attempt.command = Evict(tuple(holder.fence for holder in out))
             yield from _retry_command_steps(observations, attempt, "evict", until)
-    except CorruptRecord:
+    except CorruptRecord as unusable:
+        if unusable.newer:
+            raise
         yield from _retry_until_steps(
-            lambda now: _replace_corrupt_steps(observations, key), attempt, "evict", until
+            lambda now: _replace_corrupt_steps(observations, attempt), attempt, "evict", until
         )
         return Evicted(())
     return Evicted(out)
 
 
-def _replace_corrupt_steps(observations: Observations, key: str) -> Steps[None]:
-    entry, sent, got = yield from Load(key)
-    if entry.fault is None:
-        return
-    observations.read_clock(Reading(entry.now, sent, got))
-    at = entry.now.latest if entry.now is not None else (yield from WALL)
-    yield from Swap(key, entry.version, Record(fence=at, updated_at=at), ("*",))
+def _replace_corrupt_steps(observations: Observations, attempt: Attempt) -> Steps[None]:
+    key = attempt.key
+    try:
+        entry, sent, got = yield from Load(key)
+        attempt.saw_version(entry.version)
+        if entry.newer:
+            raise corrupt(key, entry)
+        if entry.fault is None and entry.record.fence < LARGEST_FENCE:
+            return
+        observations.read_clock(Reading(entry.now, sent, got))
+        at = entry.now.latest if entry.now is not None else (yield from WALL)
+        attempt.expected = entry.version
+        yield from Swap(key, entry.version, Record(fence=at, updated_at=at), ("*",))
+    except OutcomeUnknown:
+        attempt.unsettled = True
+        raise
+    except HoldfastError as trouble:
+        raise worst_known_outcome(trouble, attempt) from trouble.__cause__

@@ -4,7 +4,12 @@
     hf1h.<base64url>     hand-over: the next party becomes the holder
 
 Inside are the key, the token, the ttl and the rights, with a checksum, because strings
-get cut. Whoever has a ticket can use it: treat it like a password.
+get cut.
+
+A ticket is a bearer secret: treat it like a password. A share ticket has the lease's own token
+in it, and with the token anybody can renew, free or hand over the lease. That a ticket does
+not give the right to release is a courtesy between parties who trust each other: `join()`
+keeps to it, and whoever takes the ticket apart need not. The checksum is no signature.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ from zlib import crc32
 
 import msgspec
 
+from holdfast.core.discreet import hidden
 from holdfast.core.records import Discreet, Micros
 from holdfast.errors import BadTicket
 
@@ -23,7 +29,8 @@ _PREFIXES: dict[Kind, str] = {"share": "hf1s.", "hand-over": "hf1h."}
 
 
 class Ticket(Discreet, frozen=True, array_like=True):
-    """What a ticket says."""
+    """What a ticket says. `may_release` is what the holder asks of the second party; the store
+    knows the token alone."""
 
     key: str
     token: str
@@ -45,20 +52,27 @@ def unseal(kind: Kind, text: str) -> Ticket:
     """The ticket back from a string of the right kind, or `BadTicket`."""
     if not isinstance(text, str):
         raise BadTicket(f"A ticket is a string, not {type(text).__name__}.")
-    text = text.strip()
+    text = hidden(text.strip())
     other: Kind = "hand-over" if kind == "share" else "share"
     if text.startswith(_PREFIXES[other]):
         verb = {"share": "join", "hand-over": "take"}[other]
         raise BadTicket(f"This is a {other} ticket: use it with {verb}().")
     if not text.startswith(_PREFIXES[kind]):
         raise BadTicket
+    ticket = _opened(text[5:])
+    if ticket is None:
+        raise BadTicket
+    return ticket
+
+
+def _opened(text: str) -> Ticket | None:
+    """Nothing is raised from here, where a traceback would show what is in the ticket."""
     try:
-        sealed = urlsafe_b64decode(text[5:] + "=" * (-len(text[5:]) % 4))
-        if _checksum(sealed[4:]) != sealed[:4]:
-            raise BadTicket
-        return _decoder.decode(sealed[4:])
+        sealed = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        whole = _checksum(sealed[4:]) == sealed[:4]
+        return _decoder.decode(sealed[4:]) if whole else None
     except (ValueError, msgspec.MsgspecError):
-        raise BadTicket from None
+        return None
 
 
 def _checksum(body: bytes) -> bytes:

@@ -12,7 +12,8 @@ record expires, and each client's own monotonic one. What ties them together:
     past its expiry: `earliest > expires_at`.
  4. Where a store has no clock, a party is dead when its (token, beat) was seen unchanged
     for its whole ttl, counted from *after* the reply that first showed it: its own
-    deadline counts from before the request that wrote it, so it has passed.
+    deadline counts from before the request that wrote it, so it has passed. It was seen
+    unchanged until the last request for it left, not until that request's reply came.
  5. In the same way the store shows at least `S.earliest + (m - m1)` when the answer came at
     `m1`: `stamp(m).reached`. That is the floor of a fence, which must be recent but never ahead
     of the clock: if the record were lost, the next fence could be smaller.

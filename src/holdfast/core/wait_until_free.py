@@ -30,7 +30,7 @@ def wait_until_free_steps(observations: Observations, wait: BoundedWait) -> Step
         try:
             view = yield from look_steps(observations, wait.key)
         except (Unavailable, OutcomeUnknown) as trouble:
-            yield from wait.ride_out_steps(trouble, trouble, "look at")
+            yield from wait.ride_out_steps(trouble, "look at")
             continue
         wait.trouble_since = None
         seen = show_view(observations, wait.key, view)

@@ -60,9 +60,7 @@ class BoundedWait(Struct, eq=False, gc=False):
             self.attempt_number,
         )
 
-    def ride_out_steps(
-        self, trouble: HoldfastError, to_raise: HoldfastError, doing: str
-    ) -> Steps[None]:
+    def ride_out_steps(self, trouble: HoldfastError, doing: str) -> Steps[None]:
         """Pause before the store is tried again, or raise if there is no time left for it."""
         now = yield from NOW
         if self.trouble_since is None:
@@ -72,7 +70,7 @@ class BoundedWait(Struct, eq=False, gc=False):
         if ends_at is not None:
             give_up_at = min(give_up_at, ends_at)
         if now + self.pause >= give_up_at:
-            raise to_raise from trouble.__cause__
+            raise trouble
         yield from Emit(StoreTrouble(self.key, str(trouble), doing))
         yield from Sleep(self.pause)
         self.pause = min(2 * self.pause, LONGEST_PAUSE)

@@ -1,4 +1,4 @@
-"""What belongs to one client in this process: its store, its memory of it, and its leases."""
+"""`Client`: everything in this process that belongs to one open store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from holdfast.stores.base import Store
 
 
 class Client:
-    """A store, and whether it can be used here. Both faces are built on one."""
+    """A store with its observations and leases, and whether it can be used here.
+
+    Both faces are built on a client."""
 
     def __init__(self, store: Store, sinks: Sequence[Sink], beats_per_second: float | None) -> None:
         self.store = store
@@ -25,7 +27,7 @@ class Client:
         self.sinks = Sinks(sinks)
         self.observations = Observations(store.facts)
         self._unusable: type[HoldfastError] | None = None
-        # The keeper's, which works in threads whatever the face.
+        # For the keeper, which works in threads in both faces.
         driver = Driver(store, self.observations, self.sinks.emit, _never_kept, self.check_usable)
         self.leases = LeasesInUse(
             driver, self.observations, self.sinks, self.check_usable, beats_per_second
@@ -37,36 +39,36 @@ class Client:
         raise UsageError("Locks cannot be copied or pickled: call connect() where they are used.")
 
     def check_usable(self) -> None:
-        """Raise unless this client can be used here."""
+        """Raise if the client was closed, or belongs to the parent process."""
         if self._unusable is not None:
             raise self._unusable
 
     @property
     def usable(self) -> bool:
-        """Neither closed, nor of the process that this one was forked from."""
+        """Whether the client is open and was made in this process."""
         return self._unusable is None
 
     @property
     def forked(self) -> bool:
-        """Whether this process is a child of the one that made the client."""
+        """Whether this process was forked from the one that made the client."""
         return self.leases.forked
 
     def close(self) -> GivingBack | None:
-        """End the leases. The caller waits for those that are given back, and then closes the
-        store. None: this client was closed before, or it is the parent process's."""
+        """End all leases. Returns what gives them back; the caller waits for it and then closes
+        the store. Returns None if the client was closed before or belongs to the parent."""
         if self._unusable is not None:
             return None
         self._unusable = ClientClosed
         return self.leases.close()
 
     def end(self) -> None:
-        """The program ends: give back what is still held, as well as it goes."""
+        """Give back what is still held, because the program ends."""
         giving_back = self.close()
         if giving_back is not None:
             giving_back.wait()
 
     def abandon(self) -> None:
-        """In a forked child: everything here is the parent's."""
+        """Mark everything here as the parent's. Called in a forked child."""
         self.leases.forked = True
         self._unusable = ClientForked
         self.store.abandon()

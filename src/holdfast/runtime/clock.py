@@ -1,7 +1,7 @@
 """The clocks of this machine, in microseconds.
 
-`monotonic` goes on while the machine sleeps where the system allows (Linux): a lease must
-not seem young because a laptop's lid was closed for an hour.
+`monotonic` goes on while the machine sleeps, where the system has such a clock (Linux): a lease
+must not seem young because a laptop's lid was closed for an hour.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _read = time.clock_gettime_ns
 
 
 def monotonic(_effect: object = None) -> Micros:
-    """A clock that never jumps, for this machine only. Also a driver's answer to `Now`."""
+    """Returns the time on a clock of this machine that never jumps. Also answers `Now`."""
     return _read(_CLOCK) // 1000
 
 
 def wall() -> Micros:
-    """The time of day since 1970. It may jump."""
+    """Returns the time of day since 1970. It may jump."""
     return time.time_ns() // 1000

@@ -1,9 +1,9 @@
 # Made from driver_async.py by tools/async_to_sync.py: change that, and run `make generate`.
 """Runs the core's steps over a store.
 
-A cancellation or an interrupt ends the steps where they stand. What they may have left in the
-store is taken out by `undo`, within a bounded time. A task that is cancelled does that in a task
-of its own, which no further cancellation can stop; then the cancellation goes on its way.
+A cancellation or an interrupt ends the steps where they stand. `undo` then removes what they may
+have left in the store, within a bounded time. In a cancelled task the clean-up runs in a task of
+its own, which no further cancellation can stop; afterwards the cancellation is passed on.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ R = TypeVar("R")
 class Driver:
     """Answers effects with the calls of one store.
 
-    `emit` and `keep` answer the effects of these names; `check` raises when the client was closed
-    while somebody waited.
+    `emit` and `keep` answer the effects of these names. `check` raises if the client was closed
+    while a call waited.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Driver:
             Wait: self._wait,
             Sleep: self._sleep,
         }
-        # Only the keeper sends many in one trip, and it runs in threads.
+        # Only the keeper sends batches, and it runs in threads.
         self._remote[SwapMany] = lambda asked: (store.swap_many(asked.swaps), clock.monotonic())
         self._remote[ApplyMany] = lambda asked: (
             store.apply_many(asked.applies),
@@ -74,11 +74,11 @@ class Driver:
         )
 
     def run(self, steps: Steps[R]) -> R:
-        """Run to the end. An interrupt or a cancellation ends the steps where they stand."""
+        """Run steps to their end. An interrupt or a cancellation ends them where they stand."""
         return run(steps, self._local, self._remote)
 
     def undo(self, attempts: Sequence[Attempt]) -> None:
-        """Take out what the attempts left in the store; if that fails, the ttl will."""
+        """Remove what the attempts left in the store. If that fails, the ttl frees it."""
         if not any(attempt.touched for attempt in attempts):
             return
         self._undo(attempts)
@@ -106,7 +106,7 @@ class Driver:
     def _scan(self, asked: Scan) -> Page:
         return self._store.scan(asked.prefix, asked.cursor, asked.limit)
 
-    # Who waits may find afterwards that the client was closed meanwhile.
+    # The client may be closed while a call waits.
     def _wait(self, asked: Wait) -> Entry | None:
         self._check()
         found = self._store.wait(asked.key, asked.version, asked.token, asked.at_most)

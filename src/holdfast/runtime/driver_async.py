@@ -1,8 +1,8 @@
 """Runs the core's steps over a store.
 
-A cancellation or an interrupt ends the steps where they stand. What they may have left in the
-store is taken out by `undo`, within a bounded time. A task that is cancelled does that in a task
-of its own, which no further cancellation can stop; then the cancellation goes on its way.
+A cancellation or an interrupt ends the steps where they stand. `undo` then removes what they may
+have left in the store, within a bounded time. In a cancelled task the clean-up runs in a task of
+its own, which no further cancellation can stop; afterwards the cancellation is passed on.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ R = TypeVar("R")
 class Driver:
     """Answers effects with the calls of one store.
 
-    `emit` and `keep` answer the effects of these names; `check` raises when the client was closed
-    while somebody waited.
+    `emit` and `keep` answer the effects of these names. `check` raises if the client was closed
+    while a call waited.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class Driver:
             Sleep: self._sleep,
         }
         if ASYNC:
-            self.loop: asyncio.AbstractEventLoop | None = None  # on which it was last used
+            self.loop: asyncio.AbstractEventLoop | None = None  # the loop that used it last
         else:
-            # Only the keeper sends many in one trip, and it runs in threads.
+            # Only the keeper sends batches, and it runs in threads.
             self._remote[SwapMany] = lambda asked: (store.swap_many(asked.swaps), clock.monotonic())
             self._remote[ApplyMany] = lambda asked: (
                 store.apply_many(asked.applies),
@@ -83,13 +83,13 @@ class Driver:
             )
 
     async def run(self, steps: Steps[R]) -> R:
-        """Run to the end. An interrupt or a cancellation ends the steps where they stand."""
+        """Run steps to their end. An interrupt or a cancellation ends them where they stand."""
         if ASYNC:
             self.store_here()
         return await run(steps, self._local, self._remote)
 
     async def undo(self, attempts: Sequence[Attempt]) -> None:
-        """Take out what the attempts left in the store; if that fails, the ttl will."""
+        """Remove what the attempts left in the store. If that fails, the ttl frees it."""
         if not any(attempt.touched for attempt in attempts):
             return
         if ASYNC:
@@ -108,9 +108,12 @@ class Driver:
     if ASYNC:
 
         def store_here(self, *, to_close: bool = False) -> AsyncStore:
-            """The store, for the event loop that runs. One loop may follow another, as they do in
-            tests; two at a time share only a store that knows nothing of loops. Whoever closes it
-            need not wait for the end of a loop that stands still: nobody is in its connections."""
+            """Returns the store for the running event loop.
+
+            A client may be used on one loop after another, as in tests. Two loops at a time can
+            only share a store whose connections belong to no loop. `to_close` accepts that the
+            other loop is not closed yet, if it is not running: then nobody uses its connections.
+            """
             loop, before = asyncio.get_running_loop(), self.loop
             if loop is not before:
                 if before is not None and self._store.of_one_loop:
@@ -140,7 +143,7 @@ class Driver:
     async def _scan(self, asked: Scan) -> Page:
         return await self._store.scan(asked.prefix, asked.cursor, asked.limit)
 
-    # Who waits may find afterwards that the client was closed meanwhile.
+    # The client may be closed while a call waits.
     async def _wait(self, asked: Wait) -> Entry | None:
         self._check()
         found = await self._store.wait(asked.key, asked.version, asked.token, asked.at_most)

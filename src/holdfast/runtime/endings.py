@@ -1,4 +1,4 @@
-"""When the program ends, clients give back what they still hold."""
+"""Has clients give back what they still hold when the program ends."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Protocol
 
 
 class Ending(Protocol):
-    """Something that has to do a last thing before the program ends."""
+    """An object with something to do before the program ends."""
 
     def end(self) -> None:
-        """Do it, in bounded time."""
+        """Do it, within a bounded time."""
 
 
 _clients: weakref.WeakSet[Ending] = weakref.WeakSet()
 
 
 def register(client: Ending) -> None:
-    """Tell this client when the program ends, if it is still there."""
+    """Call `end` of this client when the program ends, if the client still exists."""
     _clients.add(client)
 
 

@@ -1,7 +1,7 @@
-"""After a fork the child holds nothing: clients of before the fork are told in the child.
+"""What happens at a fork: a child process holds none of its parent's leases.
 
-Stores whose connections must not be open across a fork are told before it, and after it on
-both sides.
+In the child, clients from before the fork are marked as the parent's. Stores whose connections must
+not be open across a fork pause before it and resume after it, on both sides.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ class Forkable(Protocol):
     """Something that must not be used on both sides of a fork."""
 
     def abandon(self) -> None:
-        """This is the child, and everything here is the parent's."""
+        """Mark everything here as the parent's. Called in the child."""
 
 
 class Pausable(Protocol):
-    """A store that must let go of its connections for a fork. Neither may raise."""
+    """A store that must close its connections for a fork. Neither method may raise."""
 
     def pause(self) -> None:
-        """Finish what is under way, let go of the connections, and let nobody begin."""
+        """Finish the calls under way, close the connections, and let no call begin."""
 
     def resume(self) -> None:
-        """The fork is over, and this is the parent or the child."""
+        """Let calls begin again. Called in the parent and in the child."""
 
 
 _clients: weakref.WeakSet[Forkable] = weakref.WeakSet()
 _stores: weakref.WeakSet[Pausable] = weakref.WeakSet()
-# One fork at a time, and none while a store opens. A thread never waits for itself here: a signal
-# handler may fork in the middle of anything.
+# One fork at a time, and none while a store opens. It is reentrant, because a signal handler may
+# fork in the middle of anything.
 _forking = threading.RLock()
 _paused: list[Pausable] = []
 
 
 def register(client: Forkable) -> None:
-    """Tell this client if it comes to find itself in a child."""
+    """Call `abandon` of this client in a forked child."""
     _clients.add(client)
 
 
@@ -50,12 +50,12 @@ def register_store(store: Pausable) -> None:
 
 
 def held_off() -> AbstractContextManager[Any]:
-    """No other thread forks meanwhile: a store is open before it can be told to pause."""
+    """Keeps other threads from forking, while a store opens and cannot be paused yet."""
     return _forking
 
 
 def in_child(call: Callable[[], None]) -> Callable[[], None]:
-    """Call this in every child, for what a module must not share with the parent."""
+    """Call this function in every child. For state that a child must not share with its parent."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=call)
     return call

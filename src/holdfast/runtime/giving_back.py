@@ -10,17 +10,17 @@ from holdfast.core.commands import Free
 from holdfast.core.holds import Attempt, Hold
 from holdfast.runtime.driver import Driver
 
-# How long `close()` and the end of the program wait for it.
+# How long `close()` and the end of the program wait.
 GIVE_BACK_S = 2.0
 
 logger = logging.getLogger("holdfast")
 
 
 class GivingBack:
-    """A call for the keeper's thread, and what its caller waits for.
+    """Frees holds in the keeper's thread while the closing thread waits.
 
-    The holds have been ended before, so that nobody works under them any more. What is not given
-    back in time is left to its ttl.
+    The holds have ended before, so that nobody works under them any more. The ttl frees what is not
+    given back in time.
     """
 
     def __init__(self, driver: Driver, ended: Callable[[Hold, str], None]) -> None:
@@ -30,7 +30,7 @@ class GivingBack:
         self.done = threading.Event()
 
     def __call__(self, holds: list[Hold]) -> None:
-        """Give these back, one after the other. Never raises."""
+        """Give these holds back, one after the other. Never raises."""
         try:
             for number, hold in enumerate(holds):
                 if self._out_of_time:
@@ -47,7 +47,7 @@ class GivingBack:
             self._ended(hold, "Gave back")
 
     def wait(self) -> None:
-        """Wait until all is given back, or time is up."""
+        """Wait until all holds are given back, or the time is up."""
         self.done.wait(GIVE_BACK_S)
         self._out_of_time = True
 

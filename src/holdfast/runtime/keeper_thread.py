@@ -1,8 +1,8 @@
-"""Runs the keeper's schedule: one watching thread per client, and a few for the beats.
+"""Runs the keeper's schedule: one watching thread per client, and a few threads for beats.
 
-The watching thread never talks to the store. It hands beats to a small pool, tells danger
-and loss at their moments, and so is never held up by a beat that hangs. asyncio clients
-use it too: a blocked event loop must not cost a lease.
+The watching thread never talks to the store. It hands beats to a small pool and reports danger and
+loss when they are due, so a beat that hangs does not delay it. Clients of asyncio use the same
+threads, so that a blocked event loop does not lose a lease.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from holdfast.runtime import clock
 from holdfast.runtime.pool import DaemonPool
 
 BEAT_THREADS = 4
-# With nothing to keep for so long, the watching thread ends: a client that nobody closed can go.
+# With nothing to keep for this long, the watching thread ends, so that a client that was never
+# closed can be collected.
 IDLE_S = 10.0
-# With something to keep, it looks this often: a timer stands still while the machine sleeps, and
-# our clock does not.
+# With something to keep, it wakes at least this often: a timer stands still while the machine
+# sleeps, our clock does not.
 LONGEST_SLEEP_S = 1.0
 
 CLOSED = "its client was closed"
@@ -37,7 +38,7 @@ Beat = Callable[[Sequence[Hold]], Sequence[Exception | None]]
 
 
 class Listener(Protocol):
-    """Who is told what happens to a hold."""
+    """Receives the keeper's reports about holds."""
 
     def in_danger(self, hold: Hold) -> None: ...
     def out_of_danger(self, hold: Hold) -> None: ...
@@ -47,18 +48,20 @@ class Listener(Protocol):
 
 
 class LeaseRef(weakref.ref[Any]):
-    """What notes that nobody refers to a lease any more. Not a line of Python runs then: an
-    interrupt that comes in a finalizer is lost."""
+    """A weak reference that notes when nothing refers to a lease any more.
+
+    Its callback is `deque.append`, so that no Python code runs then: an interrupt that arrives in a
+    finalizer would be lost."""
 
     __slots__ = ("hold",)
     hold: Hold
 
 
 class KeeperThread:
-    """Keeps the holds of one client alive until they are ended or lost.
+    """Keeps the holds of one client alive until they end or are lost.
 
-    It knows no leases. One that nobody refers to any more cannot be released by anybody:
-    then its hold is let go of, its renewal stops, and the ttl frees it.
+    It does not refer to leases. If nothing refers to a lease any more, nobody can release it: the
+    keeper then drops its hold, stops renewing it, and the ttl frees the lock.
     """
 
     def __init__(
@@ -69,7 +72,7 @@ class KeeperThread:
         self._listener = listener
         self._keeper = Keeper(beats_per_second)
         self._dropped: deque[weakref.ref[Any]] = deque()
-        # Called by the garbage collector, at any instruction of any thread: takes no lock.
+        # The garbage collector calls this at any instruction of any thread, so it takes no lock.
         self._drop = self._dropped.append
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -77,44 +80,45 @@ class KeeperThread:
         self._pool = DaemonPool(BEAT_THREADS, "holdfast-beat")
         self._thread: threading.Thread | None = None
         self._closed = False
-        self._last_deed: Callable[[], object] | None = None  # of the watching thread
+        self._at_the_end: Callable[[], object] | None = None  # called by the watching thread
 
     def __len__(self) -> int:
         return len(self._keeper)
 
     def add(self, hold: Hold) -> None:
-        """Take a hold into care. Not after the end: nobody would tell its loss."""
+        """Keep a hold alive from now on. Raises if the keeper is closed: nobody would report the
+        hold's loss."""
         with self._lock:
             if self._closed:
                 raise ClientClosed
             self._wake_by(self._keeper.add(hold))
 
     def refer(self, lease: Any, hold: Hold) -> None:
-        """Let go of a hold that is in care, when nobody refers to its lease any more."""
+        """Drop the hold when nothing refers to its lease any more."""
         referent = LeaseRef(lease, self._drop)
         referent.hold = hold
         hold.referent = referent
 
     def end(self, hold: Hold, state: State, why: str = "") -> bool:
-        """End a hold for good and let go of it. False: it had ended before."""
+        """End a hold for good and drop it. Returns False if it had ended before."""
         with self._alone():
             self._keeper.discard(hold)
             return hold.end(state, why)
 
     def holds(self) -> list[Hold]:
-        """All holds in care."""
+        """Returns all holds that are kept."""
         with self._alone():
             return self._keeper.holds()
 
     def lose(self, hold: Hold, why: str) -> None:
-        """It came to light that a hold is no longer ours."""
+        """End a hold that turned out to be lost, and report it."""
         if self.end(hold, "lost", why):
             self._listener.lost(hold)
 
     def close(self, give_back: Callable[[list[Hold]], object]) -> tuple[list[Hold], list[Hold]]:
-        """Stop. What is still held is lost to this client. What nobody else keeps alive is then
-        given back, in the watching thread, because a store may take its time. Returns what is
-        given back, and what is left to its ttl."""
+        """Stop, and end all holds. The watching thread then gives back those that nobody else keeps
+        alive, because a store may be slow. Returns the holds that are given back, and the others,
+        which are left to their ttl."""
         with self._alone():
             self._closed = True
             ended = [hold for hold in self._keeper.holds() if hold.end("lost", CLOSED)]
@@ -122,21 +126,21 @@ class KeeperThread:
                 self._keeper.discard(hold)
             ours = [hold for hold in ended if hold.only_ours] if self._thread else []
             if ours:
-                self._last_deed = partial(give_back, ours)
+                self._at_the_end = partial(give_back, ours)
             if not sys.is_finalizing():
                 self._changed.notify()
         self._pool.close()
         return ours, [hold for hold in ended if hold not in ours]
 
     def _alone(self) -> AbstractContextManager[Any]:
-        """For what may be done while the interpreter ends. By then all other threads are gone
-        for good, one of them perhaps with the lock, and there is nobody to keep out."""
+        """Returns the mutex, or nothing while the interpreter ends: by then the other threads are
+        gone for good, perhaps one with the mutex, and there is nobody to keep out."""
         return nullcontext() if sys.is_finalizing() else self._lock
 
     # --- the watching thread ----------------------------------------------------------------
 
     def _wake_by(self, at: Micros | None) -> None:
-        """See to it that the watching thread looks at this time."""
+        """Make sure that the watching thread wakes at this time."""
         if at is None:
             return
         if self._thread is None:
@@ -149,15 +153,15 @@ class KeeperThread:
         self._thread = thread
         try:
             thread.start()
-        except BaseException:  # no thread to be had, or interrupted: the next one tries again
+        except BaseException:  # no thread, or an interrupt: the next call tries again
             if not thread.is_alive():
                 self._thread = None
             raise
 
     def _watch(self) -> None:
         self._watch_holds()
-        if self._last_deed is not None:
-            self._last_deed()
+        if self._at_the_end is not None:
+            self._at_the_end()
 
     def _watch_holds(self) -> None:
         while True:
@@ -176,7 +180,7 @@ class KeeperThread:
             self._tell(due)
 
     def _sleep(self) -> bool:
-        """False: for a while there was nothing to keep."""
+        """Sleep until something is due. Returns False if there was nothing to keep for a while."""
         self._wakes_at = self._keeper.next_at()
         if self._wakes_at is None:
             if not self._changed.wait(IDLE_S) and len(self._keeper) == 0:
@@ -184,7 +188,7 @@ class KeeperThread:
         else:
             rest = max(0, self._wakes_at - clock.monotonic()) / SECOND
             self._changed.wait(min(rest, LONGEST_SLEEP_S))
-        self._wakes_at = 0  # awake: nobody needs to wake us
+        self._wakes_at = 0  # awake: no call needs to wake us
         return True
 
     def _tell(self, due: Due) -> None:
@@ -198,7 +202,7 @@ class KeeperThread:
     def _submit(self, batch: list[Hold]) -> None:
         try:
             self._pool.run(partial(self._run_beats, batch))
-        except RuntimeError as trouble:  # no thread to be had: tried again like a failed beat
+        except RuntimeError as trouble:  # no thread can be started: counts as a failed beat
             self._beats_done(batch, [trouble] * len(batch))
 
     def _let_go_of_dropped(self) -> list[Hold]:
@@ -220,7 +224,7 @@ class KeeperThread:
         outcomes: Sequence[BaseException | None]
         try:
             outcomes = self._beat(held)
-        except BaseException as trouble:  # every hold's beat failed alike
+        except BaseException as trouble:  # counts as a failed beat of every hold
             logger.exception("The keeper's beat failed")
             outcomes = [trouble] * len(held)
         self._beats_done(held, outcomes)
@@ -245,8 +249,8 @@ class KeeperThread:
 
 
 def _say(tell: Callable[[Hold], None], hold: Hold) -> None:
-    """Tell it from a thread of the keeper, which goes on whatever the listener does."""
+    """Report from a thread of the keeper, which must go on whatever the listener does."""
     try:
         tell(hold)
-    except BaseException:  # also `sys.exit()`, which here would end nothing but the keeper
+    except BaseException:  # also `sys.exit()`, which would end only the keeper's thread
         logger.exception("Telling what became of the lease on %s failed", printable(hold.key))

@@ -1,7 +1,7 @@
-"""The leases that a client has in use, from the grant to their end.
+"""The leases of a client, from the grant to their end.
 
-The keeper renews them and says what becomes of them; here each lease is told first, and then
-whoever listens to the client's events.
+The keeper renews them and reports what becomes of them. This module passes its reports on, first to
+the lease and then to the client's sinks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CALLBACK_THREADS = 4
 
 
 class LeasesInUse:
-    """Looks after the holds of one client, and knows how each of them ended."""
+    """Looks after the holds of one client, from the grant to the end."""
 
     def __init__(
         self,
@@ -43,28 +43,28 @@ class LeasesInUse:
         self._batch = observations.facts.batch
         self._check_usable = check_usable
         self.sinks = sinks
-        self.forked = False  # this process is a child of the one that made the client
+        self.forked = False  # whether this process was forked from the one that made the client
         self.callbacks = DaemonPool(CALLBACK_THREADS, "holdfast-callback")
         self.keeper = KeeperThread(self.beat, self._batch, self, beats_per_second)
-        self._adopting: dict[str, Any] = {}  # leases of an acquire_all that still goes on
+        self._adopting: dict[str, Any] = {}  # leases of an acquire_all that is still going on
 
     # --- begin ------------------------------------------------------------------------------
 
     def started(self, attempt: Attempt) -> None:
-        """Somebody asks for a lock, or comes with a ticket."""
+        """Tell the sinks that an attempt begins."""
         if self.sinks.listening():
             owner, mode = _who(attempt)
             self.sinks.emit(events.Started(attempt.key, owner, mode, attempt.number))
 
     def gave_up(self, attempts: Sequence[Attempt], why: BaseException) -> None:
-        """These ended without a lease."""
+        """Tell the sinks that these attempts ended without a lease."""
         if self.sinks.listening():
             for attempt in attempts:
                 owner, _ = _who(attempt)
                 self.sinks.emit(events.GaveUp(attempt.key, owner, _reason(why), attempt.number))
 
     def adopt(self, lease: Any, how: str, attempt: int = 0) -> None:
-        """Look after a new lease from now on."""
+        """Look after a new lease from now on, and tell the sinks."""
         hold: Hold = lease.hold
         self._check_usable()
         self.keeper.add(hold)
@@ -76,29 +76,29 @@ class LeasesInUse:
             )
 
     def keep(self, lease: Any) -> None:
-        """Look after a lease in the middle of an acquire_all, which goes on."""
+        """Look after a lease of an acquire_all that is still going on."""
         self._adopting[lease.hold.token] = lease
         self.adopt(lease, "Acquired")
 
     def kept(self, attempt: Attempt) -> Any:
-        """The lease that such an attempt has got."""
+        """Returns the lease that an attempt of an acquire_all has got."""
         return self._adopting.pop(attempt.claimed)
 
     def disown(self, attempts: Sequence[Attempt]) -> None:
-        """An acquire_all failed: end what it had got, which its `undo` then frees."""
+        """End the leases of an acquire_all that failed. Its `undo` then frees their locks."""
         for attempt in attempts:
             lease = self._adopting.pop(attempt.claimed, None)
             if lease is not None and self.keeper.end(lease.hold, "released"):
                 self.ended(lease.hold, "Gave back")
 
-    # --- is it ours -------------------------------------------------------------------------
+    # --- checks -----------------------------------------------------------------------------
 
     def held(self, hold: Hold) -> bool:
-        """Whether this is surely ours at this moment."""
+        """Whether the hold is surely valid now."""
         return hold.valid(clock.monotonic()) and not self.forked
 
     def check_held(self, hold: Hold) -> None:
-        """Raise `LeaseLost` unless this is surely ours at this moment."""
+        """Raise `LeaseLost` unless the hold is surely valid now."""
         if not self.held(hold):
             why = self._why(hold)
             raise LeaseLost(
@@ -106,7 +106,7 @@ class LeasesInUse:
             )
 
     def check_may_end(self, hold: Hold) -> None:
-        """Raise unless its holder may end it."""
+        """Raise unless this party may end the lease."""
         if not hold.care.may_release:
             raise UsageError(
                 f"The lease on {hold.key!r} was joined without the right to end it: ask for a "
@@ -114,7 +114,7 @@ class LeasesInUse:
             )
 
     def check_renewable(self, hold: Hold) -> None:
-        """Raise unless it is surely ours, and its client can be used."""
+        """Raise unless the hold is surely valid and the client can be used."""
         self._check_usable()
         self.check_held(hold)
 
@@ -128,7 +128,7 @@ class LeasesInUse:
     # --- end --------------------------------------------------------------------------------
 
     def begin_release(self, hold: Hold) -> Attempt | None:
-        """End a hold. What is then to be done in the store; None: nothing."""
+        """End a hold. Returns the attempt that frees it in the store; None if there is none."""
         if self.forked or not self.keeper.end(hold, "released"):
             return None
         if not hold.care.may_release:
@@ -137,7 +137,7 @@ class LeasesInUse:
         return Attempt(hold.key, Free(hold.token), next_beat=NO_BEAT, touched=True)
 
     def finish_release(self, hold: Hold, freed: bool) -> None:
-        """Tell how the release went."""
+        """Tell the sinks how the release went."""
         if freed:
             self.ended(hold, "Released")
         else:
@@ -150,17 +150,17 @@ class LeasesInUse:
             self.check_held(hold)
 
     def ended(self, hold: Hold, how: str) -> None:
-        """Tell that a hold ended by its holder's will."""
+        """Tell the sinks that a hold ended because its holder wanted it."""
         if self.sinks.listening():
             held_for = clock.monotonic() - hold.acquired
             self.sinks.emit(events.Released(hold.key, hold.owner, hold.fence, held_for, how))
 
     def close(self) -> GivingBack:
-        """End all of them. What nobody else keeps alive is then given back."""
+        """End all holds. Returns what gives back those that nobody else keeps alive."""
         giving_back = GivingBack(self._driver, self.ended)
         returned, left = self.keeper.close(giving_back)
         for hold in (*returned, *left):
-            self._tell(hold, "lost")  # now: whoever works under it must stop
+            self._tell(hold, "lost")  # at once: work under the lease must stop
         for hold in left:
             self.ended(hold, "Left")
         if not returned:
@@ -171,7 +171,7 @@ class LeasesInUse:
     # --- beats, for the keeper --------------------------------------------------------------
 
     def beat(self, holds: Sequence[Hold]) -> Sequence[Exception | None]:
-        """Renew these."""
+        """Renew these holds. Returns an error or None for each."""
         outcomes: Sequence[Exception | None]
         if len(holds) > 1 and self._batch > 1:
             outcomes = self._beat_many(holds)
@@ -187,7 +187,7 @@ class LeasesInUse:
     def _beat_many(self, holds: Sequence[Hold]) -> Sequence[Exception | None]:
         try:
             return self._driver.run(renew_many_steps(self._observations, holds))
-        except Exception:  # one of them went wrong in an odd way: which?
+        except Exception:  # unexpected: find out which hold it comes from
             return [self._beat_one(hold) for hold in holds]
 
     def _beat_one(self, hold: Hold) -> Exception | None:
@@ -197,35 +197,35 @@ class LeasesInUse:
             return trouble
         return None
 
-    # --- what the keeper tells (see keeper_thread.Listener) ---------------------------------
+    # --- reports of the keeper (see keeper_thread.Listener) ---------------------------------
 
     def in_danger(self, hold: Hold) -> None:
-        """Renewals have been failing."""
+        """Pass on that renewals have failed for two thirds of the ttl."""
         remaining = max(0, hold.deadline - clock.monotonic())
         self.sinks.emit(events.InDanger(hold.key, hold.owner, hold.fence, remaining))
         self._tell(hold, "danger")
 
     def out_of_danger(self, hold: Hold) -> None:
-        """A renewal went through again."""
+        """Pass on that a renewal succeeded again."""
         self.sinks.emit(events.OutOfDanger(hold.key, hold.owner, hold.fence))
 
     def lost(self, hold: Hold) -> None:
-        """It is no longer ours. The lease is told first, then the log."""
+        """Pass on that a hold is lost: to the lease first, then to the sinks."""
         self._tell(hold, "lost")
         self.sinks.emit(events.Lost(hold.key, hold.owner, hold.fence, hold.why))
 
     def wanted(self, hold: Hold) -> None:
-        """Somebody waits for it."""
+        """Pass on that somebody waits for the lock."""
         waiters = tuple(anonymous(waiter) for waiter in hold.wanted)
         self.sinks.emit(events.Wanted(hold.key, hold.owner, hold.fence, waiters))
         self._tell(hold, "wanted")
 
     def dropped(self, hold: Hold) -> None:
-        """Nobody refers to the lease any more."""
+        """Tell the sinks that a hold ended because nothing refers to its lease any more."""
         self.sinks.emit(events.Lost(hold.key, hold.owner, hold.fence, hold.why))
 
     def evicted(self, key: str, holders: Sequence[Holder]) -> None:
-        """This client threw somebody out."""
+        """Tell the sinks that this client evicted holders."""
         self.sinks.emit(events.Evicted(key, tuple(anonymous(holder) for holder in holders)))
 
     def _tell(self, hold: Hold, what: str) -> None:
@@ -234,7 +234,7 @@ class LeasesInUse:
 
 
 def _who(attempt: Attempt) -> tuple[str, Mode]:
-    """Who asks, and for what. A joined lease is another party's, whose name is not known yet."""
+    """Returns the owner and mode of an attempt. Those of a joined lease are not known yet."""
     command = attempt.command
     if isinstance(command, Claim):
         return command.owner, command.mode

@@ -1,4 +1,4 @@
-"""The effects that need no store: both drivers answer them in the same way, at once."""
+"""The effects that need no store: both drivers answer them in the same way, without waiting."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from holdfast.core.records import SECOND, Micros
 from holdfast.errors import HoldfastError
 from holdfast.runtime import clock
 
-# How long an interrupted call may take to clean up behind itself.
+# How long an interrupted call may take to clean up.
 GRACE: Micros = 5 * SECOND
 
 Handlers = dict[type, Callable[[Any], Any]]
 
 
 def local_effects(emit: Callable[[Event], None], keep: Callable[[Hold], None]) -> Handlers:
-    """What answers them."""
+    """Returns the functions that answer these effects."""
     return {
         Now: clock.monotonic,
         Wall: lambda effect: clock.wall(),
@@ -33,7 +33,7 @@ def local_effects(emit: Callable[[Event], None], keep: Callable[[Hold], None]) -
 def report_leftover(
     emit: Callable[[Event], None], attempts: Sequence[Attempt], trouble: HoldfastError
 ) -> None:
-    """Say that something may be left in the store, and why."""
+    """Emit that something may be left in the store, and why."""
     for attempt in attempts:
         if attempt.touched:
             emit(StoreTrouble(attempt.key, str(trouble), "clean up", again=False))

@@ -1,5 +1,7 @@
-"""A few daemon threads that run calls. Unlike the standard executor, a call that hangs
-does not keep the interpreter from ending."""
+"""A small pool of daemon threads.
+
+Unlike in the standard executor, a call that hangs does not keep the interpreter from ending.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,9 @@ logger = logging.getLogger("holdfast")
 
 
 class DaemonPool:
-    """Starts a thread when there is work and no idle one, up to a number of them.
+    """Runs calls in at most `most` threads, and starts a thread only when none is idle.
 
-    What comes after `close()` gets a thread of its own: nobody waits in vain.
+    A call after `close()` gets a thread of its own, so that nobody waits in vain.
     """
 
     def __init__(self, most: int, name: str) -> None:
@@ -32,11 +34,11 @@ class DaemonPool:
         self._lock = threading.Lock()
         self._work: SimpleQueue[_Call | None] = SimpleQueue()
         self._threads = 0
-        self._idle = 0  # threads without a call; below 0, so many calls stand in line
+        self._idle = 0  # threads without a call; if negative, how many calls are queued
         self._closed = False
 
     def run(self, call: _Call) -> None:
-        """Run this in one of the threads; nobody waits for it. Thousands may stand in line."""
+        """Run a call in one of the threads, without waiting. Thousands may be queued."""
         with self._lock:
             if self._closed:
                 self._start(partial(_run, call))
@@ -47,7 +49,7 @@ class DaemonPool:
             self._work.put(call)
 
     def submit(self, call: Callable[[], R]) -> Future[R]:
-        """Run this in one of the threads, for somebody who waits for what it returns."""
+        """Run a call in one of the threads. Returns a future of its result."""
         from concurrent.futures import Future
 
         future: Future[R] = Future()
@@ -55,7 +57,7 @@ class DaemonPool:
         return future
 
     def close(self) -> None:
-        """Let the threads end after the work they have."""
+        """Let the threads end after the calls that are queued."""
         with self._lock:
             self._closed = True
             for _ in range(self._threads):
@@ -65,7 +67,7 @@ class DaemonPool:
     def _start_another(self) -> None:
         try:
             self._start(partial(_serve, self._work, weakref.ref(self)))
-        except RuntimeError:  # no thread to be had: the call stands in line for one of ours
+        except RuntimeError:  # no thread can be started: the call is queued for another one
             if self._threads == 0:
                 raise
         else:
@@ -76,13 +78,13 @@ class DaemonPool:
         threading.Thread(target=target, name=self._name, daemon=True).start()
 
     def __del__(self) -> None:
-        # Nobody can give them work any more. Takes no lock: it may come at any instruction.
+        # No more calls can come. It takes no lock, because it may run at any instruction.
         for _ in range(self._threads):
             self._work.put(None)
 
 
 def _serve(work: SimpleQueue[_Call | None], pool_of: Callable[[], DaemonPool | None]) -> None:
-    """Run what comes. A thread that has nothing to do does not keep its pool."""
+    """Run queued calls. An idle thread does not keep its pool alive."""
     while (call := work.get()) is not None:
         _run(call)
         del call
@@ -96,7 +98,7 @@ def _serve(work: SimpleQueue[_Call | None], pool_of: Callable[[], DaemonPool | N
 def _run(call: _Call) -> None:
     try:
         call()
-    except BaseException:  # nobody else would learn of it, and the thread goes on
+    except BaseException:  # nobody else would learn of it, and the thread must go on
         logger.exception("A call in the background failed")
 
 
@@ -104,5 +106,5 @@ def _settle(future: Future[Any], call: _Call) -> None:
     if future.set_running_or_notify_cancel():
         try:
             future.set_result(call())
-        except BaseException as exc:  # handed to whoever waits for the future
+        except BaseException as exc:  # raised to the caller that waits for the future
             future.set_exception(exc)

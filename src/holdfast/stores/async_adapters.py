@@ -110,20 +110,20 @@ async def wait_for_notify(
     store: NotifyingStore, key: str, version: Version, token: str, at_most: Micros
 ) -> Entry | None:
     """Sleep until the store rings, without a thread."""
-    loop, rung = asyncio.get_running_loop(), asyncio.Event()
+    loop, notified = asyncio.get_running_loop(), asyncio.Event()
 
-    def ring() -> None:
+    def notify() -> None:
         with suppress(RuntimeError):  # the loop was closed meanwhile
-            loop.call_soon_threadsafe(rung.set)
+            loop.call_soon_threadsafe(notified.set)
 
-    handle = store.sleep(key, version, token, ring)
+    handle = store.register_wait(key, version, token, notify)
     try:
         async with asyncio.timeout(at_most / SECOND):
-            await rung.wait()
+            await notified.wait()
     except TimeoutError:
         pass
     finally:
-        store.unsleep(handle)
+        store.cancel_wait(handle)
     return handle.found
 
 

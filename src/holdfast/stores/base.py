@@ -29,7 +29,7 @@ from holdfast.core.contract import (
     Version,
 )
 from holdfast.core.effects import Apply, Swap
-from holdfast.core.records import Micros, Record, Undecodable, decode
+from holdfast.core.records import Micros, NewerFormat, Record, Undecodable, decode
 from holdfast.errors import Unsupported
 
 if TYPE_CHECKING:
@@ -160,4 +160,9 @@ def entry_from(raw: bytes | str, version: Version, now: Interval | None) -> Entr
     try:
         return Entry(decode(raw), version, now)
     except Undecodable as why:
-        return Entry(version=version, now=now, fault=str(why))
+        return faulty_entry(why, version, now)
+
+
+def faulty_entry(why: Undecodable, version: Version, now: Interval | None) -> Entry:
+    """The entry of a record that cannot be read."""
+    return Entry(version=version, now=now, fault=str(why), newer=isinstance(why, NewerFormat))

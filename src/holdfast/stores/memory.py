@@ -15,7 +15,7 @@ from holdfast.core.records import Record, encode
 from holdfast.errors import BadURL
 from holdfast.runtime import clock, fork_hooks
 from holdfast.stores.base import AsyncStore, Outcome, entry_from
-from holdfast.stores.waiting.handles import NotifyingStore, Ring, WaitHandle, Wakeups
+from holdfast.stores.waiting.handles import Notify, NotifyingStore, WaitHandle, WaitHandles
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
@@ -53,7 +53,7 @@ class MemoryStore(NotifyingStore):
         self._order: list[str] | None = []  # the keys in order; None: to be sorted again
         self._last_version = 0
         self._epoch = clock.wall() - clock.monotonic()
-        self._wakeups = Wakeups()
+        self._waits = WaitHandles()
 
     @classmethod
     def from_url(cls, url: StoreURL, **options: Any) -> MemoryStore:
@@ -98,7 +98,7 @@ class MemoryStore(NotifyingStore):
                 self._rows[key] = kept, new
             now = self.now()
         if wake:
-            self._wakeups.wake(key, wake)
+            self._waits.notify(key, wake)
         return Swapped(None if kept is None else new, now)
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
@@ -112,22 +112,22 @@ class MemoryStore(NotifyingStore):
             entries = tuple((key, self.load(key)) for key in keys)
         return Page(entries, keys[-1] if len(keys) == limit else None)
 
-    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> WaitHandle:
+    def register_wait(self, key: str, version: Version, token: str, notify: Notify) -> WaitHandle:
         """Ring when a write says so, or at once if one came before."""
-        handle = WaitHandle(key, version, token, ring)
-        self._wakeups.add(handle)
+        handle = WaitHandle(key, version, token, notify)
+        self._waits.add(handle)
         row = self._rows.get(key)
         if version != (None if row is None else row[1]):
-            ring()
+            notify()
         return handle
 
-    def unsleep(self, handle: WaitHandle) -> None:
+    def cancel_wait(self, handle: WaitHandle) -> None:
         """No longer ring."""
-        self._wakeups.discard(handle)
+        self._waits.discard(handle)
 
     def close(self) -> None:
         """The store stays for the others who share it; waiting calls return."""
-        self._wakeups.wake_all()
+        self._waits.notify_all()
 
     def to_async(self) -> AsyncStore:
         """Nothing in here blocks, so asyncio needs no threads."""

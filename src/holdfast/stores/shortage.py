@@ -6,22 +6,26 @@ error itself does not tell, one is tried for.
 
 from __future__ import annotations
 
-import errno
 import os
+from contextlib import suppress
+from errno import EMFILE, ENFILE
+
+from holdfast.errors import Unavailable
 
 ADVICE = (
     "This process has no file descriptor left: raise its limit of open files (ulimit -n), or "
     "let it close some."
 )
-_CODES = frozenset({errno.EMFILE, errno.ENFILE})
+_CODES = frozenset({EMFILE, ENFILE})
 
 
 def out_of_descriptors(exc: BaseException) -> bool:
     """Whether this failed because no file descriptor is left."""
-    return _is_told(exc) or _none_to_be_had()
+    return is_shortage(exc) or not has_room_for(1)
 
 
-def _is_told(exc: BaseException | None) -> bool:
+def is_shortage(exc: BaseException | None) -> bool:
+    """Whether this error, or one that led to it, says that no descriptor is left."""
     seen: set[int] = set()
     while exc is not None and id(exc) not in seen:
         if isinstance(exc, OSError) and exc.errno in _CODES:
@@ -31,9 +35,21 @@ def _is_told(exc: BaseException | None) -> bool:
     return False
 
 
-def _none_to_be_had() -> bool:
+def has_room_for(count: int) -> bool:
+    """Whether this process can open so many descriptors at this moment."""
+    opened: list[int] = []
     try:
-        os.close(os.open(os.devnull, os.O_RDONLY))
+        while len(opened) < count:
+            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
     except OSError as exc:
-        return exc.errno in _CODES
-    return False
+        return exc.errno not in _CODES
+    finally:
+        for one in opened:
+            with suppress(OSError):
+                os.close(one)
+    return True
+
+
+def shortage(where: str) -> Unavailable:
+    """What to raise: nothing was done, and it may work later."""
+    return Unavailable(f"{where} cannot be opened. {ADVICE}")

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from holdfast.core.discreet import hidden
 from holdfast.errors import BadURL
+
+V = TypeVar("V")
 
 # Compiled by `re` when they are first needed: most programs have nothing to redact.
 _SECRET = r"(?i)pass|pwd|secret|token|key|auth|credential|signature|sig$"
 # Up to the last @: an unescaped / or @ in a password must not bring the rest of it to light.
 _USERINFO = r"(?<=://)[^/\s]\S*@"
+# Whose URLs have a path, and no user.
+_FILES = ("sqlite", "file")
 _QUERY_VALUE = r"([?&;])([^=&\s]+)=([^&\s]*)"
 
 
@@ -39,36 +44,59 @@ class StoreURL(Struct, frozen=True, repr_omit_defaults=True):
 
 def parse(text: str) -> StoreURL:
     """Take a URL apart, or say what is wrong with it."""
+    text = hidden(text)
+    scheme, colon = text.partition(":")[:2]
+    if not colon or not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9+.-]*", scheme):
+        raise BadURL(
+            f"{shown(text)!r} is not a store URL: it starts with a scheme, as in "
+            f"sqlite:///var/lib/app/locks.db"
+        )
+    url = _parsed(scheme.lower(), text)
+    if url is None:
+        raise BadURL(
+            f"This {scheme}: URL cannot be taken apart: a port is a number, an IPv6 address "
+            f"stands in brackets, and / @ : ? # % in a password are written as %2F and so on."
+        )
+    return url
+
+
+def _parsed(scheme: str, text: str) -> StoreURL | None:
+    """None: it cannot be. Nothing is raised from here, where a traceback would show its parts."""
     from urllib.parse import parse_qsl, unquote, urlsplit
 
-    scheme, colon, _ = text.partition(":")
-    if not colon or not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9+.-]*", scheme):
-        _, at, shown = text.rpartition("@")
-        raise BadURL(
-            f"{('***@' if at else '') + redact(shown)!r} is not a store URL: it starts with a "
-            f"scheme, as in sqlite:///var/lib/app/locks.db"
-        )
     try:
-        parts = urlsplit(text)
+        parts = urlsplit(str(text))
         if parts.password and "@" in parts.path:  # the end of a password with a / in it
-            raise ValueError
+            return None
         hosts = parts.netloc.rpartition("@")[2]
         several = "," in hosts
         return StoreURL(
-            scheme=scheme.lower(),
+            scheme=scheme,
             text=text,
             host=hosts if several else parts.hostname or "",
             port=None if several else parts.port,
             user=unquote(parts.username) if parts.username else None,
-            password=unquote(parts.password) if parts.password else None,
+            password=hidden(unquote(parts.password)) if parts.password else None,
             path=unquote(parts.path),
-            options=dict(parse_qsl(parts.query, keep_blank_values=True)),
+            options=hidden_options(dict(parse_qsl(parts.query, keep_blank_values=True))),
         )
-    except ValueError:  # its message may have a part of a password in it
-        raise BadURL(
-            f"This {scheme}: URL cannot be taken apart: a port is a number, an IPv6 address "
-            f"stands in brackets, and / @ : ? # % in a password are written as %2F and so on."
-        ) from None
+    except ValueError:
+        return None
+
+
+def hidden_options(options: dict[str, V]) -> dict[str, V]:
+    """Options of a store, of which the secret ones do not show themselves."""
+    return {name: hidden(x) if re.search(_SECRET, name) else x for name, x in options.items()}
+
+
+def shown(url: str) -> str:
+    """What was given for a URL, whatever it is, without its secrets."""
+    scheme, there, rest = url.partition("://")
+    if there and (scheme.lower() in _FILES or not rest.startswith("/")):
+        return redact(url)
+    # Not what it should be: all before the last @ may be a password.
+    _, at, rest = url.rpartition("@")
+    return ("***@" if at else "") + redact(rest)
 
 
 def redact(text: Any) -> str:

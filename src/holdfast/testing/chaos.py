@@ -8,18 +8,18 @@ does not answer? `ChaosStore` wraps any store and makes such things happen:
 
 Each number is the chance, per request, that
 
-    lose_requests   it never reaches the store; `OutcomeUnknown`
+    lose_requests   the request never reaches the store; `OutcomeUnknown`
     lose_replies    the store carries it out, and no answer comes; `OutcomeUnknown`
-    refuse          the store says no, surely; `Unavailable`
-    delay           it takes up to `longest_delay` seconds longer, there or back
-    lose_leases     somebody evicts whoever holds the key, just before
+    refuse          the store refuses it, surely not done; `Unavailable`
+    delay           the request or its reply takes up to `longest_delay` seconds longer
+    lose_leases     the holder of the key is evicted just before the request
 
-and two things happen when you say so: `lose(key)` takes a lease away now, and `cut()` makes
-the store unreachable until `mend()`.
+Two faults happen when you ask for them: `lose(key)` evicts the holder of a key now, and `cut()`
+makes the store unreachable until `mend()`.
 
-The same seed makes the same decisions in the same order of requests. Threads that run side
-by side send theirs in an order of their own; a test that needs one certain thing to happen
-uses `lose` and `cut`, or `holdfast.testing.faults.FaultyStore`.
+With the same seed and the same order of requests, the same things go wrong. Threads send their
+requests in an order that differs from run to run: a test that needs one certain fault uses `lose`
+and `cut`, or `holdfast.testing.faults.FaultyStore`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ R = TypeVar("R")
 
 
 class ChaosStore(Store):
-    """Wraps a store, and makes trouble from a seed."""
+    """Wraps a store and makes requests fail at random, from a seed."""
 
     def __init__(
         self,
@@ -87,9 +87,9 @@ class ChaosStore(Store):
     # --- trouble on command -------------------------------------------------------------------
 
     def lose(self, key: str) -> int:
-        """Take the key away from whoever holds it, now; how many were thrown out.
+        """Evict the holders of a key now. Returns how many there were.
 
-        They learn it at their next beat, as after any eviction.
+        They learn of it at their next renewal, as after any eviction.
         """
         entry = self._store.load(key)
         if self.facts.scripted:
@@ -107,11 +107,11 @@ class ChaosStore(Store):
             entry = outcome.entry
 
     def cut(self) -> None:
-        """From now on the store cannot be reached."""
+        """Make the store unreachable."""
         self._cut = True
 
     def mend(self) -> None:
-        """It can be reached again."""
+        """Make the store reachable again."""
         self._cut = False
 
     # --- a store ------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
-"""A store that fails on cue: the next calls go wrong just as they are told to.
+"""A store that fails on cue: a test says what happens to the next calls.
 
-For failures drawn at random from a seed there is `ChaosStore`; this one is for a test that
-wants one certain thing to happen.
+`ChaosStore` fails at random, from a seed. This one is for a test that needs one certain failure.
 """
 
 from __future__ import annotations
@@ -56,14 +55,14 @@ class FaultyStore(Store):
         raise NotImplementedError
 
     def plan(self, *faults: Fault, then: Fault = "fine") -> None:
-        """These happen to the next calls, one each; `then` to all that follow."""
+        """Plan one fault for each of the next calls, and `then` for all that follow."""
         with self._lock:
             self._planned = deque(faults)
             self._always = then
             self._released.clear()
 
     def release_hung(self) -> None:
-        """Let go on whatever hangs."""
+        """Let the calls that hang go on."""
         self._released.set()
 
     def load(self, key: str) -> Entry:

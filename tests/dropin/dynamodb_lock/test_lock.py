@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import logging
 import time
+from decimal import Decimal
 from email.utils import formatdate
 from pathlib import Path
+from types import SimpleNamespace
 
 import boto3
 import pytest
 from botocore.exceptions import BotoCoreError, ClientError
 
+from holdfast.core.records import SECOND
 from holdfast.dropin.dynamodb_lock import DynamoDBLock
+from holdfast.runtime import clock
 from tests.dropin.dynamodb import at
 from tests.dropin.dynamodb_lock import counter
 from tests.dropin.dynamodb_lock.lab import Lab, Whose
@@ -20,6 +24,8 @@ from tests.dropin.workers import count_together
 from tests.helpers import until
 
 PROCESSES, TIMES = 8, 50
+TTL = 60
+EPOCH = 1_800_000_000
 LOST: list[Mode] = ["cut reply", "drop reply", "reset"]
 
 
@@ -211,6 +217,54 @@ def test_this_machines_clock_is_not_asked(timed: Lab, monkeypatch: pytest.Monkey
     monkeypatch.setattr(time, "time", lambda: now + 7200)
     assert rival.acquire("k", "run-2") is False
     assert rival.is_locked("k") is True
+
+
+TENTHS = [number / 10 for number in range(10)]
+
+
+def _heard(monkeypatch: pytest.MonkeyPatch, heard: float, now: float) -> DynamoDBLock:
+    """A lock that heard the service's time at one moment, and is used at another."""
+    resource = SimpleNamespace(meta=SimpleNamespace(client=None))
+    lock = DynamoDBLock("locks", TTL, dynamodb_resource=resource)
+    monkeypatch.setattr(clock, "monotonic", lambda: round(heard * SECOND))
+    header = {"HTTPHeaders": {"date": formatdate(int(heard), usegmt=True)}}
+    lock._items.clock.hear(header, round(heard * SECOND))
+    monkeypatch.setattr(clock, "monotonic", lambda: round(now * SECOND))
+    return lock
+
+
+@pytest.mark.parametrize("taken", TENTHS)
+@pytest.mark.parametrize("heard", TENTHS)
+def test_how_long_a_dead_run_blocks(
+    monkeypatch: pytest.MonkeyPatch, heard: float, taken: float
+) -> None:
+    """For its ttl, and for four seconds more at most: the header counts whole seconds, so do
+    the items, and half a second each is for clocks that differ."""
+    at = EPOCH + 5 + taken
+    item = _heard(monkeypatch, EPOCH + heard, at)._new_item("run-1", "n")
+    item["expires_at"] = Decimal(item["expires_at"])
+    blocked = []
+    for tenths in range(80):
+        later = at + TTL + tenths / 10
+        for since in (0, *TENTHS):  # heard just now, or a while ago
+            rival = _heard(monkeypatch, later - since, later)
+            if not rival._expired(item):
+                blocked.append(tenths / 10)
+    assert 0.4 < max(blocked) <= 4.0
+    assert min(blocked) == 0
+
+
+@pytest.mark.parametrize("off", [-0.5, 0.5])
+def test_a_clock_that_is_off_frees_nothing_early(
+    monkeypatch: pytest.MonkeyPatch, off: float
+) -> None:
+    """One machine of the service is half a second behind, the other half a second ahead."""
+    for taken in TENTHS:
+        at = EPOCH + taken
+        item = _heard(monkeypatch, at - off, at - off)._new_item("run-1", "n")
+        item["expires_at"] = Decimal(item["expires_at"])
+        end = at + TTL + off - 0.001
+        assert not _heard(monkeypatch, end, end)._expired(item)
 
 
 def test_requests(lab: Lab) -> None:

@@ -25,6 +25,7 @@ class Faulty:
 
     def __init__(self, slot: Slot) -> None:
         self.uri, self.compares = slot.uri, slot.compares
+        self.lease_dir_uri = slot.lease_dir_uri
         self._slot = slot
         self.away = False
         self.lose_replies = 0
@@ -243,18 +244,6 @@ def test_a_loss_is_told(folder: Folder, caplog: pytest.LogCaptureFixture) -> Non
     release()
     assert folder.writer() == "another"
     assert lease.add_lease_to_maintenance_daemon(acquired) is not release
-
-
-def test_switched_off(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By mops' own setting nothing is maintained, and the release is the lease's."""
-    acquired = got(lease.acquire(folder.uri, expire=SHORT))
-    monkeypatch.setenv("THDS_MOPS_PURE_LOCAL_MAINTAIN_LEASES", "false")
-    release = lease.maintain_to_release(acquired)
-    count = folder.read()["write_count"]
-    time.sleep(SHORT.total_seconds())
-    assert folder.read()["write_count"] == count
-    release()
-    assert folder.writer() == ""
 
 
 def test_release_waits_for_a_maintain_under_way(folder: Folder) -> None:

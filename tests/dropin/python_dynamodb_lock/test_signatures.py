@@ -61,3 +61,25 @@ def test_a_module_of_the_same_name() -> None:
     assert {name: getattr(module, name) for name in NAMES} == {
         name: getattr(PACKAGES["ours"], name) for name in NAMES
     }
+
+
+def test_the_import_of_the_manual() -> None:
+    """`from … import *` brings whatever it brings of the original: `datetime`, `time`, …"""
+    theirs: dict[str, Any] = {}
+    ours: dict[str, Any] = {}
+    exec("from python_dynamodb_lock.python_dynamodb_lock import *", theirs)
+    exec("from holdfast.dropin.python_dynamodb_lock.python_dynamodb_lock import *", ours)
+    assert theirs.keys() - {"__builtins__"} == ours.keys() - {"__builtins__"}
+    assert {"datetime", "time", "ClientError", "logger"} <= ours.keys()
+    for name in theirs.keys() - {"__builtins__", "logger", *NAMES}:
+        assert ours[name] is theirs[name], name
+    assert type(ours["logger"]) is type(theirs["logger"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_constants(name: str) -> None:
+    """Those that begin with an underscore too: programs read them."""
+    ours, theirs = getattr(PACKAGES["ours"], name), getattr(PACKAGES["theirs"], name)
+    for constant in dir(theirs):
+        if constant.lstrip("_").isupper():
+            assert getattr(ours, constant) == getattr(theirs, constant), constant

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 import threading
@@ -115,6 +116,30 @@ def test_no_wait_that_no_look_follows(lab: Lab) -> None:
     started = time.monotonic()
     assert lab.do(lab.lock(sleep=20).acquire(blocking_timeout=10)) is False
     assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("start", [0.0, 0.1, 1.1, 7.7, 100.3, 1000.7, 12345.6])
+def test_as_many_looks(lab: Lab, start: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last one comes exactly at the end, however the clock's numbers are rounded."""
+    lab.do(lab.lock().acquire())
+    now, looks = start, 0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now, looks
+        now += seconds
+        looks += 1
+
+    async def pause(seconds: float) -> None:
+        sleep(seconds)
+
+    lock = lab.lock(sleep=0.1, blocking_timeout=0.1)
+    with monkeypatch.context() as clock:
+        clock.setattr(time, "monotonic", lambda: now)
+        clock.setattr(time, "sleep", sleep)
+        clock.setattr(asyncio, "sleep", pause)
+        clock.setattr(lab._runner.get_loop(), "time", lambda: now)
+        assert lab.do(lock.acquire()) is False
+    assert looks == 1
 
 
 def test_waiting_for_a_release(lab: Lab) -> None:

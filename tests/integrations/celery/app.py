@@ -207,4 +207,4 @@ def retried_after_an_error(self: Any, item: str) -> int:
 @exclusive(key="item:{item}", ttl=TTL)
 def which_client(item: str) -> list[int]:
     """Which process this is, and which of its clients it uses."""
-    return [os.getpid(), id(current_lease()._client)]
+    return [os.getpid(), id(current_lease()._leases)]

@@ -23,8 +23,8 @@ from holdfast.integrations.celery import (
     was_skipped,
 )
 from holdfast.integrations.celery import clients as integration
-from holdfast.integrations.celery.handing import HEADER
-from holdfast.integrations.celery.taken import check_countdown
+from holdfast.integrations.celery.busy_policy import check_countdown
+from holdfast.integrations.celery.handover import HEADER
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ def test_locks_or_a_function_that_makes_them(app: Celery, url: str) -> None:
     @app.task(shared=False)
     @exclusive(key="k", locks=given)
     def other() -> bool:
-        return current_lease()._client is given._client
+        return current_lease()._leases is given._leases
 
     assert other.delay().get()
     given.close()

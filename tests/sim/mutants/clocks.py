@@ -185,3 +185,19 @@ def _a_watcher_that_does_not_look_again() -> Iterator[Patches]:
         return replace(seen, holders=staying)
 
     yield patch.object(wait_until_free, "show_view", show_view)
+
+
+@mutant(2400, store="observed")
+def _silence_judged_when_the_reply_came() -> Iterator[Patches]:
+    def dead_when_asked(self: Observations, key: str, view: View) -> Any:
+        return self.dead(key, view.now, view.got)
+
+    yield patch.object(Observations, "dead_when_asked", dead_when_asked)
+
+
+@mutant(2400, store="dated")
+def _a_look_judged_by_a_clock_that_was_read_after_it() -> Iterator[Patches]:
+    def dead_when_asked(self: Observations, key: str, view: View) -> Any:
+        return self.dead(key, view.now, view.sent)
+
+    yield patch.object(Observations, "dead_when_asked", dead_when_asked)

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 from unittest.mock import patch
 
-from holdfast.core import renewing, rules
+from holdfast.core import renewing, rules, steps
 from holdfast.core.commands import Claim, Decision, Free, Freed, Granted, Renew
 from holdfast.core.contract import Conflict
 from holdfast.core.effects import Steps, Swap
@@ -53,6 +53,11 @@ def _a_lost_heartbeat_reply_taken_as_theft() -> Iterator[Patches]:
 @mutant(400)
 def _a_conflict_with_oneself_taken_as_somebody_else() -> Iterator[Patches]:
     yield patch.object(Attempt, "shows_in", lambda self, record: False)
+
+
+@mutant(600)
+def _a_try_in_vain_settles_the_one_before() -> Iterator[Patches]:
+    yield patch.object(steps, "worst_known_outcome", lambda trouble, attempt: trouble)
 
 
 @mutant(60)

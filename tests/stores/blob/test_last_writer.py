@@ -14,7 +14,7 @@ from holdfast.stores.base import Store
 from holdfast.stores.blob.names import name_of
 from holdfast.stores.registry import open_store
 from holdfast.testing.conformance import CASES, FACES, Face, Target, run_case
-from tests.conformance.blob_targets import JUNK, gcs_url
+from tests.conformance.blob_targets import gcs_url, labelled
 from tests.engines.gcs import CarelessGCS
 from tests.engines.shared import shared
 
@@ -45,8 +45,8 @@ class LastWriterTarget(Target):
     def open(self) -> Store:
         return open_store(f"file://{self._path}?protocol=last-writer")
 
-    def corrupt(self, key: str) -> None:
-        (self._path / name_of(key)).write_bytes(JUNK)
+    def overwrite(self, key: str, text: str) -> None:
+        (self._path / name_of(key)).write_bytes(labelled(key, text))
 
 
 @pytest.mark.parametrize("face", FACES)

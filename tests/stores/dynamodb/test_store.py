@@ -16,7 +16,7 @@ import holdfast
 from holdfast.api.locks import Locks
 from holdfast.core.commands import ANYONE, NOBODY
 from holdfast.core.contract import Conflict, Entry, Interval, Swapped
-from holdfast.core.records import EMPTY, SECOND, TOMBSTONE, Holder, Record
+from holdfast.core.records import EMPTY, SECOND, TOMBSTONE, Holder, Record, encode
 from holdfast.errors import BadOption, BadURL, Busy, ForeignStore
 from holdfast.stores.dynamodb.clock import HeaderClock
 from holdfast.stores.dynamodb.items import DROP_AT, Layout
@@ -140,7 +140,7 @@ def test_abandoned_item_is_removed_and_the_fence_grows(own_lab: Lab) -> None:
             assert second.fence > first.fence
 
 
-TEXT, NUMBER = {"S": '{"v":1}'}, {"N": "1"}
+TEXT, NUMBER = {"S": encode(Record(1)).decode()}, {"N": "1"}
 FOREIGN: dict[str, dict[str, Any]] = {
     "without ours": {"owner_id": {"S": "them"}, "expires_at": NUMBER},
     "a number as version": {"record": TEXT, "version": NUMBER},

@@ -22,7 +22,7 @@ from holdfast.core.commands import Claim, Free
 from holdfast.runtime import keeper_thread
 from holdfast.stores.redis import RedisStore, listen
 from holdfast.stores.redis.layout import Names
-from holdfast.stores.redis.listen import Bells, Listener, sleeper_for
+from holdfast.stores.redis.listen import Bells, Listener, handle_for
 from holdfast.stores.waiting.handles import MOST_LATE, WaitHandle
 from tests.engines.redis import RedisServer, client
 from tests.helpers import until
@@ -168,7 +168,7 @@ def wait_and_leave(locks: holdfast.Locks, key: str) -> weakref.ref[listen.Listen
     release.start()
     locks.acquire(key, timeout=30).release()
     release.join()
-    until(lambda: not store._listener._running)
+    until(lambda: store._listener._thread is None)
     assert store._listener._line is None
     return weakref.ref(store._listener)
 
@@ -195,9 +195,9 @@ def test_nobody_waits_for_a_server_that_is_gone(victim: RedisServer, monkeypatch
         lease = locks.acquire("k", ttl=60)
         with pytest.raises(AcquireTimeout):
             locks.acquire(lease.key, timeout=0.3)
-        assert store._listener._running
+        assert store._listener._thread is not None
         victim.kill()
-        until(lambda: not store._listener._running)
+        until(lambda: store._listener._thread is None)
 
 
 def test_news_of_before_the_subscription(store: RedisStore, key: str) -> None:
@@ -211,24 +211,24 @@ def test_news_of_before_the_subscription(store: RedisStore, key: str) -> None:
     first.start()
     bells = store._listener.bells
     until(lambda: key in bells._channels and bells._channels[key].last.version == now)
-    rung = threading.Event()
-    late = store.sleep(key, old, "b", rung.set)
-    assert rung.wait(3)
-    store.unsleep(late)
+    notified = threading.Event()
+    late = store.register_wait(key, old, "b", notified.set)
+    assert notified.wait(3)
+    store.cancel_wait(late)
     store.close()
     first.join()
 
 
 def test_old_news_ring_nobody() -> None:
     """What was told before somebody looked may be read only afterwards."""
-    rung: list[int] = []
+    notified: list[int] = []
     bells = Bells(Names("holdfast"))
-    bells.add(sleeper_for("k", 10, "t", lambda: rung.append(1)))
+    bells.add(handle_for("k", 10, "t", lambda: notified.append(1)))
     channel = b"holdfast:{k}:wake"
     bells.heard([b"message", channel, b"10 *"])
-    assert not rung
+    assert not notified
     bells.heard([b"message", channel, b"11 *"])
-    assert rung
+    assert notified
 
 
 def test_a_channel_that_is_left_while_somebody_comes(
@@ -299,13 +299,13 @@ def test_a_version_that_is_not_there(server: RedisServer, store: RedisStore, key
     without end."""
     rings: list[int] = []
     bells = store._listener.bells
-    first = store.sleep(key, SEEN, "t", lambda: rings.append(0))
+    first = store.register_wait(key, SEEN, "t", lambda: rings.append(0))
     with client(server.port) as redis:
         until(lambda: redis.publish(store.names.channels(key)[1], f"{9 * SEEN} *") == 1)
     until(lambda: bells._channels[key].last.version == 9 * SEEN)
-    store.unsleep(first)
+    store.cancel_wait(first)
     for turn in range(10 * MOST_LATE):
-        store.unsleep(store.sleep(key, SEEN + turn, "t", lambda: rings.append(1)))
+        store.cancel_wait(store.register_wait(key, SEEN + turn, "t", lambda: rings.append(1)))
     assert MOST_LATE <= len(rings) <= MOST_LATE + 1
 
 

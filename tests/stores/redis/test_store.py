@@ -94,7 +94,7 @@ def free(rev: str) -> str:
         '{"v":1,"rev":1,"fence":99999999999999999,"updated_at":1,"freed":"","holders":[\n],"queue":[\n]}',
         '{"v":1,"rev":1,"fence":1,"updated_at":1,"freed":"","holders":[\n{}\n],"queue":[\n]}',
         '{"v":1,"rev":1,"fence":1,"updated_at":1,"freed":"","holders":[],"queue":[]}',
-        '{"v":2,"rev":1,"new":true}',
+        '{"v":0,"rev":1,"old":true}',
         *(free(rev) for rev in ("9007199254740991", "9999999999999999", "9" * 400, "9" * 5000)),
     ],
     ids=lambda text: text[:40],
@@ -122,7 +122,7 @@ def test_a_note_without_end(server: RedisServer, store: RedisStore, key: str, fa
 
     with client(server.port) as redis, closing(holdfast.connect(server.url)) as locks:
         lease, name = locks.acquire(key, note={"x": 0}), f"holdfast:{{{key}}}"
-        deep = b'{"x":' + b"[" * 5000 + b"]" * 5000 + b"}"
+        deep = b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
         redis.set(name, redis.get(name).replace(b'{"x":0}', deep))
         claims: dict[str, Callable[[], object]] = {
             "sync": lambda: locks.acquire(key, timeout=0),

@@ -149,10 +149,10 @@ def test_the_listener_takes_nobodys_connection(postgres: Server) -> None:
     store = postgres.open(query="pool_size=1")
     store.setup()
     ((before,),) = backend_of(store)
-    handle = store.sleep(unique(), None, "t", bool)
+    handle = store.register_wait(unique(), None, "t", bool)
     listening(store)
     assert backend_of(store) == [(before,)]
-    store.unsleep(handle)
+    store.cancel_wait(handle)
 
 
 def backend_of(store: SQLStore) -> Any:
@@ -163,17 +163,17 @@ def backend_of(store: SQLStore) -> Any:
 
 
 def test_the_listener_after_a_shortage(postgres: Server) -> None:
-    """One moment without descriptors does not end push: a waiter is soon rung again."""
+    """One moment without descriptors does not end push: a waiter is soon notified again."""
     store = postgres.open()
     store.setup()
     with no_descriptors():
-        handle = store.sleep(unique(), None, "t", bool)
+        handle = store.register_wait(unique(), None, "t", bool)
         time.sleep(1)
         found = store._listener
         assert found is not None
         assert not found.live
     listening(store)
-    store.unsleep(handle)
+    store.cancel_wait(handle)
 
 
 def test_the_listener_after_a_restart(own_server: Server) -> None:
@@ -182,14 +182,14 @@ def test_the_listener_after_a_restart(own_server: Server) -> None:
         return
     store = own_server.open()
     store.setup()
-    handle = store.sleep(unique(), None, "t", bool)
+    handle = store.register_wait(unique(), None, "t", bool)
     found = listening(store)
     own_server.engine.kill()
     until(lambda: not found.live)
     time.sleep(1)
     own_server.engine.start()
     listening(store)
-    store.unsleep(handle)
+    store.cancel_wait(handle)
 
 
 def test_a_listener_that_was_deaf_tries_again(
@@ -201,12 +201,12 @@ def test_a_listener_that_was_deaf_tries_again(
     with monkeypatch.context() as deafness:
         deafness.setattr(notify, "PROBE_S", 0.0)
         deafness.setattr(notify, "DEAF_FOR_S", 0.5)
-        handle = store.sleep(unique(), None, "t", bool)
+        handle = store.register_wait(unique(), None, "t", bool)
         found = store._listener
         assert found is not None
         until(lambda: found.deaf)
-        store.unsleep(handle)
+        store.cancel_wait(handle)
     until(lambda: not found.deaf)
-    handle = store.sleep(unique(), None, "t", bool)
+    handle = store.register_wait(unique(), None, "t", bool)
     listening(store)
-    store.unsleep(handle)
+    store.cancel_wait(handle)

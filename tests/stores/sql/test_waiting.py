@@ -69,10 +69,10 @@ def test_release_of_before_the_bell(postgres: Server) -> None:
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(waiter.wait, "other", None, "a", 20 * SECOND)
         until(lambda: listener.live)
-        rung = threading.Event()
-        handle = waiter.sleep("k", held.version, "b", rung.set)
-        assert rung.wait(3)
-        waiter.unsleep(handle)
+        notified = threading.Event()
+        handle = waiter.register_wait("k", held.version, "b", notified.set)
+        assert notified.wait(3)
+        waiter.cancel_wait(handle)
         waiter.close()
         other.result(5)
 
@@ -109,12 +109,12 @@ def test_push_for_asyncio(postgres: Server) -> None:
 @contextmanager
 def handle(store: SQLStore, key: str, version: Any) -> Iterator[threading.Event]:
     """Somebody who sleeps for a key."""
-    rung = threading.Event()
-    asleep = store.sleep(key, version, "token", rung.set)
+    notified = threading.Event()
+    asleep = store.register_wait(key, version, "token", notified.set)
     try:
-        yield rung
+        yield notified
     finally:
-        store.unsleep(asleep)
+        store.cancel_wait(asleep)
 
 
 def live_listener(store: SQLStore) -> Any:
@@ -142,12 +142,12 @@ def ringing(server: Server, prefix: str = "listener/") -> tuple[SQLStore, SQLSto
 def test_lost_listener_comes_back(postgres: Server) -> None:
     """When the listening connection breaks, its sleepers are polled for until it is back."""
     store, other, key, made = ringing(postgres)
-    with handle(store, key, made.version) as rung:
+    with handle(store, key, made.version) as notified:
         postgres.run(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
         )
         other.swap(key, made.version, Record(2), ANYONE)
-        assert rung.wait(10)
+        assert notified.wait(10)
     with handle(store, "unchanged", None):
         live_listener(store)
 
@@ -165,10 +165,10 @@ def test_notification_before_the_sleep_is_not_lost(postgres: Server) -> None:
             if key in listener._last and listener._last[key].version == again.version:
                 break
             time.sleep(0.01)
-    with handle(store, key, made.version) as rung:
-        assert rung.is_set()
-    with handle(store, key, again.version) as rung:
-        assert not rung.wait(0.3)
+    with handle(store, key, made.version) as notified:
+        assert notified.is_set()
+    with handle(store, key, again.version) as notified:
+        assert not notified.wait(0.3)
 
 
 def test_a_version_that_is_not_there(postgres: Server) -> None:
@@ -181,7 +181,9 @@ def test_a_version_that_is_not_there(postgres: Server) -> None:
         postgres.run(f"SELECT pg_notify('{listener._dialect.channel}', '{2**62} * {key}')")
         until(lambda: key in listener._last)
         for turn in range(10 * MOST_LATE):
-            store.unsleep(store.sleep(key, made.version + turn, "t", lambda: rings.append(1)))
+            store.cancel_wait(
+                store.register_wait(key, made.version + turn, "t", lambda: rings.append(1))
+            )
     assert len(rings) == MOST_LATE
 
 
@@ -190,14 +192,14 @@ def test_only_those_who_may_come_in_are_rung(postgres: Server) -> None:
     store, other, key, made = ringing(postgres)
     first, second = threading.Event(), threading.Event()
     asleep = [
-        store.sleep(key, made.version, "first", first.set),
-        store.sleep(key, made.version, "second", second.set),
+        store.register_wait(key, made.version, "first", first.set),
+        store.register_wait(key, made.version, "second", second.set),
     ]
     other.swap(key, made.version, Record(2), ("first",))
     assert first.wait(10)
     assert not second.wait(0.2)
     for one in asleep:
-        store.unsleep(one)
+        store.cancel_wait(one)
 
 
 def test_a_notification_tells_no_secrets(postgres: Server) -> None:
@@ -218,7 +220,7 @@ def test_a_notification_tells_no_secrets(postgres: Server) -> None:
 
 
 def test_a_false_notification_lets_nobody_in(postgres: Server) -> None:
-    """A role without any right on the table may notify, too: who is rung by it goes by what is in
+    """A role without any right on the table may notify, too: whoever it wakes goes by what is in
     the table, and not by what it was told."""
     store, other, key, _ = ringing(postgres)
     role = postgres.new_table()

@@ -415,7 +415,7 @@ def test_busy_errors_of_every_kind() -> None:
         exc = sqlite3.OperationalError("x")
         exc.sqlite_errorcode = code
         connection = file.Connection.__new__(file.Connection)
-        connection._path, connection._busy_s = Path("/x"), 1
+        connection.path, connection._busy_s = Path("/x"), 1
         assert isinstance(connection.trouble(exc, writing=True), Unavailable)
 
 
@@ -424,7 +424,7 @@ def test_a_disk_that_fails() -> None:
     exc = sqlite3.OperationalError("disk I/O error")
     exc.sqlite_errorcode = sqlite3.SQLITE_IOERR | 3 << 8
     connection = file.Connection.__new__(file.Connection)
-    connection._path, connection._busy_s = Path("/x"), 1
+    connection.path, connection._busy_s = Path("/x"), 1
     assert isinstance(connection.trouble(exc, writing=True), OutcomeUnknown)
     assert isinstance(connection.trouble(exc, writing=False), Unavailable)
 
@@ -549,68 +549,25 @@ def test_threads_share_a_client(locks: Locks) -> None:
     assert number == [320]
 
 
-# --- its clock --------------------------------------------------------------------------------
-
-
-def test_the_time_of_day_does_not_matter(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the wall clock does, leases last as long as they should and fences grow."""
-    with holdfast.connect(f"sqlite://{path}", ttl=60) as locks:
-        lease = locks.acquire("k")
-        for jump in (-(10**15), 10**15, 0):
-            monkeypatch.setattr("holdfast.runtime.clock.wall", lambda jump=jump: 10**15 + jump)
-            with holdfast.connect(f"sqlite://{path}") as other:
-                assert other.try_acquire("k") is None
-                with other.acquire(f"new{jump}") as new:
-                    assert abs(new.fence - lease.fence) < 60 * SECOND
-        assert lease.release() is True
-
-
-def test_after_a_boot(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a boot the clock is set anew, and never behind what the file has seen."""
-    with holdfast.connect(f"sqlite://{path}") as locks, locks.acquire("k") as lease:
-        fence = lease.fence
-    monkeypatch.setattr(file, "_boot_id", lambda: "another boot")
-    monkeypatch.setattr("holdfast.runtime.clock.wall", lambda: 0)  # and its battery is empty
-    monkeypatch.setattr("holdfast.runtime.clock._CLOCK", time.CLOCK_PROCESS_CPUTIME_ID)
-    with holdfast.connect(f"sqlite://{path}") as locks, locks.acquire("k") as lease:
-        assert lease.fence > fence
-
-
-@pytest.mark.parametrize("ahead", [-(10**15), 3600 * SECOND])
-def test_where_the_clock_starts_after_a_boot(
-    path: Path, monkeypatch: pytest.MonkeyPatch, ahead: int
-) -> None:
-    """At the time of day, or later if the file has seen a later one."""
-    store = SQLiteStore(path)
-    swapped = store.swap("k", None, Record(1))
-    assert isinstance(swapped, Swapped)
+def test_what_is_no_text(path: Path, locks: Locks) -> None:
+    """A record that is none is told as such; a key that nobody can name is passed over."""
+    locks.acquire("a", keep=False)
+    other = sqlite3.connect(path)
+    other.execute("UPDATE holdfast_locks SET record = CAST(x'7bff' AS TEXT)")
+    for key in ("x'ff'", "x'61ff'", "x'61fffe'"):
+        other.execute(f"INSERT INTO holdfast_locks VALUES (CAST({key} AS TEXT), 1, 1, '{{}}')")
+    other.commit()
+    other.close()
+    with locks.acquire("\U0010ffff", keep=False):
+        assert [lock.key for lock in locks.list()] == ["a", "\U0010ffff"]
+    with pytest.raises(holdfast.CorruptRecord):
+        locks.try_acquire("a")
+    store, pages, cursor = SQLiteStore(path), 0, None
+    while pages == 0 or cursor is not None:
+        page = store.scan("", cursor, 1)
+        pages, cursor = pages + 1, page.cursor
+    assert 5 <= pages <= 6
     store.close()
-    monkeypatch.setattr(file, "_boot_id", lambda: "another boot")
-    wall = swapped.version + ahead
-    monkeypatch.setattr("holdfast.runtime.clock.wall", lambda: wall)
-    store = SQLiteStore(path)
-    now = store.load("k").now
-    assert now is not None
-    assert max(wall, swapped.version) < now.earliest < max(wall, swapped.version) + 60 * SECOND
-    store.close()
-
-
-def test_the_first_to_open_the_file_sets_the_clock(
-    path: Path, locks: Locks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whoever finds that somebody was faster takes that one's."""
-    connection = file.Connection(path, 1)
-    offset = file._set_offset(connection, "another boot")
-    monkeypatch.setattr("holdfast.runtime.clock.wall", lambda: 10**18)
-    assert file._set_offset(connection, "another boot") == offset
-    connection.close()
-
-
-def test_without_a_boot_id(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is none, the time of day must do."""
-    monkeypatch.setattr(file, "_boot_id", lambda: None)
-    with holdfast.connect(f"sqlite://{path}") as locks, locks.acquire("k") as lease:
-        assert abs(lease.fence - time.time_ns() // 1000) < 60 * SECOND
 
 
 def test_closing_is_final(path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import holdfast
 from holdfast import BadOption, Misconfigured
-from holdfast.stores.sqlite import mounts
+from holdfast.stores.sqlite import system
 from holdfast.stores.sqlite.mounts import Mount, mount_of
 
 LINE = "36 35 98:0 / {point} rw,noatime master:1 shared:7 - {kind} somewhere rw,errors=continue"
@@ -19,7 +19,7 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What the system tells of its mounts, for the test to fill."""
     told = tmp_path / "mountinfo"
     told.write_text("")
-    monkeypatch.setattr(mounts, "MOUNTS", told)
+    monkeypatch.setattr(system, "MOUNTS", told)
     return told
 
 
@@ -39,7 +39,7 @@ def test_the_nearest_mount(mounted: Path) -> None:
 
 def test_what_this_system_tells(tmp_path: Path) -> None:
     """Its own words are understood."""
-    if mounts.MOUNTS.exists():
+    if system.MOUNTS.exists():
         mount = mount_of(tmp_path)
         assert mount is not None
         assert tmp_path.is_relative_to(mount.point)

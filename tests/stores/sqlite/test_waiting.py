@@ -101,27 +101,27 @@ def test_a_watch_comes_back_after_trouble(
         return connect()
 
     monkeypatch.setattr(store._watch, "_connect", fail_once)
-    rung = threading.Event()
-    first = store.sleep("k", None, "t", rung.set)
-    assert rung.wait(20)
-    store.unsleep(first)
-    second = store.sleep("k", None, "t", rung.set)
+    notified = threading.Event()
+    first = store.register_wait("k", None, "t", notified.set)
+    assert notified.wait(20)
+    store.cancel_wait(first)
+    second = store.register_wait("k", None, "t", notified.set)
     until(lambda: calls == 2 and watchers() == 1)
-    store.unsleep(second)
+    store.cancel_wait(second)
 
 
 def test_who_comes_after_the_change_is_rung_for_it(path: Path) -> None:
     """The watch has seen it before there was anybody to ring."""
     store, other = SQLiteStore(path), SQLiteStore(path)
-    seen, rung = threading.Event(), threading.Event()
-    first = store.sleep("other", None, "t", seen.set)
+    seen, notified = threading.Event(), threading.Event()
+    first = store.register_wait("other", None, "t", seen.set)
     other.swap("k", None, Record(1), ANYONE)
     other.swap("other", None, Record(1), ANYONE)
     assert seen.wait(20)
-    late = store.sleep("k", None, "t", rung.set)
-    assert rung.wait(20)
+    late = store.register_wait("k", None, "t", notified.set)
+    assert notified.wait(20)
     for handle in (first, late):
-        store.unsleep(handle)
+        store.cancel_wait(handle)
     store.close()
     other.close()
 
@@ -144,14 +144,14 @@ def test_what_happens_during_a_fork_is_seen_after_it(path: Path) -> None:
     store, other = SQLiteStore(path), SQLiteStore(path)
     taken = other.swap("k", None, Record(1, (holder,)))
     assert isinstance(taken, Swapped)
-    rung = threading.Event()
-    handle = store.sleep("k", taken.version, "t", rung.set)
+    notified = threading.Event()
+    handle = store.register_wait("k", taken.version, "t", notified.set)
     until(lambda: handle.mark is not None)
     store.pause()
     other.swap("k", taken.version, Record(1), ANYONE)
     store.resume()
-    assert rung.wait(20)
-    store.unsleep(handle)
+    assert notified.wait(20)
+    store.cancel_wait(handle)
     store.close()
     other.close()
 
@@ -195,12 +195,12 @@ def test_who_comes_too_late_is_left_asleep(path: Path, found: Record, rings: boo
     """A lock that was freed, and that somebody else has by now, wakes nobody; one with room
     for somebody does."""
     store = SQLiteStore(path)
-    rung = {key: threading.Event() for key in ("it", "signal")}
-    for key, event in rung.items():
+    notified = {key: threading.Event() for key in ("it", "signal")}
+    for key, event in notified.items():
         swapped = store.swap(key, None, held("exclusive"))
         assert isinstance(swapped, Swapped)
-        store.sleep(key, swapped.version, "me", event.set)
-    handles = [one for key in rung for one in store._watch.handles.handles(key)]
+        store.register_wait(key, swapped.version, "me", event.set)
+    handles = [one for key in notified for one in store._watch.handles.handles(key)]
     until(lambda: all(handle.mark for handle in handles))  # they have been looked at
     with closing(sqlite3.connect(path)) as another, another:
         another.executemany(
@@ -208,6 +208,6 @@ def test_who_comes_too_late_is_left_asleep(path: Path, found: Record, rings: boo
             "WHERE key = ?",
             [(encode(found).decode(), "it"), (encode(Record(1)).decode(), "signal")],
         )
-    assert rung["signal"].wait(60)
-    assert rung["it"].is_set() == rings
+    assert notified["signal"].wait(60)
+    assert notified["it"].is_set() == rings
     store.close()

@@ -1,8 +1,9 @@
 """The lock: one conditional write to get it, one to free it.
 
 The expiry goes by the service's clock where its replies tell the time, on both sides: what
-we write is the latest that it may be, plus the ttl; what we compare with is the earliest.
-Where they do not, it goes by this machine's clock, as it always did.
+we write is the latest that it may be, plus the ttl, rounded up to a whole second, as the items
+have always had it; what we compare with is the earliest, with its fraction. Where they do not, it
+goes by this machine's clock, as it always did.
 
 A caller's `owner_id` names a run, and two runs may have the same one. So each item of ours
 has a nonce as well, which tells a write whose reply was lost from somebody else's.
@@ -136,7 +137,7 @@ class DynamoDBLock:
     def _new_item(self, owner_id: str, nonce: str) -> Item:
         return {
             "owner_id": owner_id,
-            "acquired_at": self._earliest(),
+            "acquired_at": int(self._earliest()),
             "expires_at": ceil(self._latest() + self.ttl_seconds),
             NONCE: nonce,
         }
@@ -145,9 +146,9 @@ class DynamoDBLock:
         expires_at = item.get("expires_at")
         return isinstance(expires_at, Decimal) and expires_at < self._earliest()
 
-    def _earliest(self) -> int:
+    def _earliest(self) -> Decimal:
         now = self._items.clock.earliest()
-        return int(time.time()) if now is None else now // SECOND
+        return Decimal(int(time.time())) if now is None else Decimal(now) / SECOND
 
     def _latest(self) -> int:
         now = self._items.clock.latest()

@@ -23,7 +23,8 @@ that, use `holdfast.connect()` with `share()` and `join()`.
     slots        the file or object: read it, and replace it if it is what was read
     lease        one party's hold: maintain and release
     acquiring    getting it, also beside mops
-    maintaining  in the background, and from a remote
+    maintain     in the background, and from a remote
+    setting      whether it is maintained in the background
     inspecting   looking at it
 """
 
@@ -31,16 +32,18 @@ from holdfast.dropin.mops_lock.acquiring import acquire
 from holdfast.dropin.mops_lock.errors import CannotMaintainLease, LeaseLostError
 from holdfast.dropin.mops_lock.inspecting import lease_uri_for, read_lease
 from holdfast.dropin.mops_lock.lease import LeaseAcquired
-from holdfast.dropin.mops_lock.maintaining import (
+from holdfast.dropin.mops_lock.maintain import (
     add_lease_to_maintenance_daemon,
     maintain_to_release,
     make_remote_lease_writer,
     no_maintain,
 )
+from holdfast.dropin.mops_lock.setting import MAINTAIN_LEASES
 from holdfast.dropin.mops_lock.slots import LEASE_DIRNAME
 
 __all__ = [
     "LEASE_DIRNAME",
+    "MAINTAIN_LEASES",
     "CannotMaintainLease",
     "LeaseAcquired",
     "LeaseLostError",

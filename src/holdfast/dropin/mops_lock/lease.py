@@ -15,11 +15,12 @@ import logging
 import random
 import threading
 import time
+from functools import cached_property
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from holdfast.dropin.mops_lock.contents import Emitter, decode, is_released
 from holdfast.dropin.mops_lock.errors import LeaseLostError
-from holdfast.dropin.mops_lock.slots import Found, Slot
+from holdfast.dropin.mops_lock.slots import Found, Slot, open_slot
 from holdfast.errors import OutcomeUnknown, Unavailable
 
 logger = logging.getLogger("holdfast")
@@ -52,14 +53,37 @@ class Lease:
         self.writer_id = emitter.writer_id
         self.expire_s = emitter.expire_s
         self.uri = slot.uri
-        self.lost = threading.Event()  # set once it is known to be somebody else's
-        self._slot = slot
+        self.released_elsewhere = False  # the other party gave it back, or a copy of us did
+        self._lease_dir_uri = slot.lease_dir_uri
         self._emitter = emitter
         self._version = version
         self._may_release = may_release
         self._why = ""  # it is not ours any more
         self._released = False
+        self._slot = slot
+        self._begin_here()
+
+    def _begin_here(self) -> None:
+        """What a copy in another process has anew."""
+        self.lost = threading.Event()  # set once it is known to be somebody else's
         self._lock = threading.Lock()  # a write under way ends before the next one begins
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what is this process's own. The folder's URI is in it as it was given, with
+        the credentials that it may have."""
+        own = {"lost", "_slot", "_lock"}
+        return {name: value for name, value in self.__dict__.items() if name not in own}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begin_here()
+        if self._why:
+            self.lost.set()
+
+    @cached_property
+    def _slot(self) -> Slot:
+        """Of a copy, opened when it is needed: one that nobody uses asks nothing of anyone."""
+        return open_slot(self._lease_dir_uri)
 
     def __repr__(self) -> str:
         state = "released" if self._released else "lost" if self.lost.is_set() else "held"
@@ -121,6 +145,7 @@ class Lease:
         if contents["writer_id"] != self.writer_id:
             self._lose(f"it is held by another writer, {contents['writer_id']}")
         if is_released(contents):
+            self.released_elsewhere = True
             self._lose("it was released by the other party")
         return found.version
 

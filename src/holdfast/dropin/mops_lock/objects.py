@@ -14,7 +14,7 @@ from holdfast.stores.registry import ALIASES, BUILT_IN
 from holdfast.stores.url import StoreURL
 
 
-def open_object(url: StoreURL, uri: str) -> ObjectSlot:
+def open_object(url: StoreURL, lease_dir_uri: str, uri: str) -> ObjectSlot:
     """The slot in this folder of a bucket; `uri` names it for people."""
     if BUILT_IN.get(ALIASES.get(url.scheme, url.scheme)) != BUILT_IN["s3"]:
         raise BadURL(
@@ -22,14 +22,15 @@ def open_object(url: StoreURL, uri: str) -> ObjectSlot:
         )
     store = BlobStore.from_url(url)
     assert isinstance(store, BlobStore)
-    return ObjectSlot(store.place, uri, compares=store.facts.linearizable)
+    return ObjectSlot(store.place, lease_dir_uri, uri, compares=store.facts.linearizable)
 
 
 class ObjectSlot:
     """The object `lock.json` in a folder."""
 
-    def __init__(self, place: Place, uri: str, *, compares: bool) -> None:
+    def __init__(self, place: Place, lease_dir_uri: str, uri: str, *, compares: bool) -> None:
         self.uri = uri
+        self.lease_dir_uri = lease_dir_uri
         self.compares = compares
         self._wire = Wire(place)
 

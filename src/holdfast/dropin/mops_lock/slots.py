@@ -36,6 +36,7 @@ class Slot(Protocol):
     """Where one object is. May raise the errors of a store."""
 
     uri: str  # for people
+    lease_dir_uri: str  # to open it again, in another process too; may have credentials in it
     compares: bool  # False: between the look and the write of a swap others may write
 
     def read(self) -> Found | None:
@@ -72,7 +73,7 @@ def open_slot(lease_dir_uri: str) -> Slot:
         raise MissingDriver(
             f"Leases in a bucket need {exc.name}: pip install 'holdfast[blob]'"
         ) from exc
-    return open_object(url, redact(join(lease_dir_uri, LEASE_FILE)))
+    return open_object(url, lease_dir_uri, redact(join(lease_dir_uri, LEASE_FILE)))
 
 
 def _adls(uri: str) -> StoreURL:
@@ -94,6 +95,7 @@ class FileSlot:
     def __init__(self, lease_dir_uri: str) -> None:
         self.uri = join(lease_dir_uri, LEASE_FILE)
         self._path = Path(lease_dir_uri.removeprefix(FILE_SCHEME)).expanduser().resolve()
+        self.lease_dir_uri = str(self._path)
         self._folder = Folder(self._path, BUSY_S, locks=1)
 
     def read(self) -> Found | None:

@@ -18,6 +18,7 @@ every few seconds. Workers with the original exclude these, and these them.
     rival     somebody else's lock, and how we know that its holder is dead
     moves     take, renew, free
     heart     when to beat, and when to tell danger
+    defaults  what holds unless a caller says otherwise
     client    the client
 
 There is no fencing number: for that, use `holdfast.connect("dynamodb://…")`.

@@ -21,6 +21,7 @@ from uuid import uuid4
 
 from holdfast.core.records import SECOND
 from holdfast.dropin.dynamodb_items import Items
+from holdfast.dropin.python_dynamodb_lock.defaults import Defaults
 from holdfast.dropin.python_dynamodb_lock.heart import ADAPTIVE, GRACE_S, Heart
 from holdfast.dropin.python_dynamodb_lock.models import (
     AppCallback,
@@ -34,27 +35,26 @@ from holdfast.dropin.python_dynamodb_lock.table import LockTable, Names
 from holdfast.observe.log import printable
 from holdfast.runtime import clock, fork_hooks
 
-CALLBACK_THREADS = 5
 TABLE_DELAY_S, TABLE_TRIES = 2, 150
 SHORTEST_CHECK_S = 0.01
 
 
-class DynamoDBLockClient:
+class DynamoDBLockClient(Defaults):
     """Locks on a DynamoDB table, kept alive while they are held. Safe for many threads."""
 
     def __init__(
         self,
         dynamodb_resource: Any,
-        table_name: str = "DynamoDBLockTable",
-        partition_key_name: str = "lock_key",
-        sort_key_name: str = "sort_key",
-        ttl_attribute_name: str = "expiry_time",
+        table_name: str = Defaults._DEFAULT_TABLE_NAME,
+        partition_key_name: str = Defaults._DEFAULT_PARTITION_KEY_NAME,
+        sort_key_name: str = Defaults._DEFAULT_SORT_KEY_NAME,
+        ttl_attribute_name: str = Defaults._DEFAULT_TTL_ATTRIBUTE_NAME,
         owner_name: str | None = None,
-        heartbeat_period: datetime.timedelta = datetime.timedelta(seconds=5),
-        safe_period: datetime.timedelta = datetime.timedelta(seconds=20),
-        lease_duration: datetime.timedelta = datetime.timedelta(seconds=30),
-        expiry_period: datetime.timedelta = datetime.timedelta(hours=1),
-        heartbeat_tps: float = ADAPTIVE,
+        heartbeat_period: datetime.timedelta = Defaults._DEFAULT_HEARTBEAT_PERIOD,
+        safe_period: datetime.timedelta = Defaults._DEFAULT_SAFE_PERIOD,
+        lease_duration: datetime.timedelta = Defaults._DEFAULT_LEASE_DURATION,
+        expiry_period: datetime.timedelta = Defaults._DEFAULT_EXPIRY_PERIOD,
+        heartbeat_tps: float = Defaults._DEFAULT_HEARTBEAT_TPS,
         app_callback_executor: Executor | None = None,
     ) -> None:
         """
@@ -95,7 +95,7 @@ class DynamoDBLockClient:
     def acquire_lock(
         self,
         partition_key: str,
-        sort_key: str = "-",
+        sort_key: str = Defaults._DEFAULT_SORT_KEY_VALUE,
         retry_period: datetime.timedelta | None = None,
         retry_timeout: datetime.timedelta | None = None,
         additional_attributes: dict[str, Any] | None = None,
@@ -302,12 +302,12 @@ class DynamoDBLockClient:
     def create_dynamodb_table(
         cls,
         dynamodb_client: Any,
-        table_name: str = "DynamoDBLockTable",
-        partition_key_name: str = "lock_key",
-        sort_key_name: str = "sort_key",
-        ttl_attribute_name: str = "expiry_time",
-        read_capacity: int = 5,
-        write_capacity: int = 5,
+        table_name: str = Defaults._DEFAULT_TABLE_NAME,
+        partition_key_name: str = Defaults._DEFAULT_PARTITION_KEY_NAME,
+        sort_key_name: str = Defaults._DEFAULT_SORT_KEY_NAME,
+        ttl_attribute_name: str = Defaults._DEFAULT_TTL_ATTRIBUTE_NAME,
+        read_capacity: int = Defaults._DEFAULT_READ_CAPACITY,
+        write_capacity: int = Defaults._DEFAULT_WRITE_CAPACITY,
     ) -> None:
         """Create the table, wait until it is active, and switch its time to live on."""
         keys = ((partition_key_name, "HASH"), (sort_key_name, "RANGE"))
@@ -360,7 +360,9 @@ class DynamoDBLockClient:
         return True
 
     def _new_executor(self) -> Executor:
-        return ThreadPoolExecutor(CALLBACK_THREADS, thread_name_prefix=f"{self._name}-callback")
+        return ThreadPoolExecutor(
+            self._DEFAULT_APP_CALLBACK_THREADPOOL_SIZE, thread_name_prefix=f"{self._name}-callback"
+        )
 
 
 def _call_back(app_callback: AppCallback, code: str, lock: DynamoDBLock) -> None:

@@ -123,10 +123,12 @@ def acquire_calls(wanting: Wanting) -> Calls[float | None]:
 
 def _pause(wanting: Wanting, left_ms: int) -> float | None:
     """How long until the next look; None if time is up."""
-    remaining = None if wanting.stop_at is None else wanting.stop_at - time.monotonic()
+    now, stop_at = time.monotonic(), wanting.stop_at
     if not wanting.push:
-        # As redis-py has it: no look after the end, so none that is worth waiting for.
-        return None if remaining is not None and remaining < wanting.sleep else wanting.sleep
+        # No look after the end, so none that is worth waiting for. As redis-py puts it, to the last
+        # bit: `stop_at - now < sleep` is rounded otherwise, and would cost the last look.
+        return None if stop_at is not None and now + wanting.sleep > stop_at else wanting.sleep
+    remaining = None if stop_at is None else stop_at - now
     if remaining is not None and remaining <= 0:
         return None
     moments = [wanting.sleep, (left_ms + 1) / 1000 if left_ms >= 0 else wanting.sleep]

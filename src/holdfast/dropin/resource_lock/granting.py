@@ -1,4 +1,4 @@
-"""How a lock is granted, inside one transaction that has entered (see `tables`)."""
+"""Grants a lock inside one transaction, after `tables.enter` has kept others out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from holdfast.dropin.resource_lock.tables import CLIENT, EXPIRY, LOCK, RESOURCE,
 
 
 def locks() -> Select[Any]:
-    """All locks with their clients and resources."""
+    """Returns a query for all locks with their clients and resources."""
     return (
         select(LOCK, CLIENT.c.name, RESOURCE.c.uri)
         .outerjoin(CLIENT, CLIENT.c.client_id == LOCK.c.client_id)
@@ -22,23 +22,23 @@ def locks() -> Select[Any]:
 
 
 def same_lock(lock: ResourceLock) -> Any:
-    """This very lock: SQLite uses ids again."""
+    """Returns a condition for exactly this lock. SQLite reuses ids, so the id is not enough."""
     return (LOCK.c.resource_lock_id == lock.resource_lock_id) & (LOCK.c.created == lock.created)
 
 
 def expiry_of(lock: ResourceLock) -> Any:
-    """The expiry of this very lock."""
+    """Returns a condition for the expiry of exactly this lock."""
     same = EXPIRY.c.resource_lock_id == lock.resource_lock_id
     return same & (EXPIRY.c.created == lock.created)
 
 
 def count(connection: Connection, table: Table, match: Any) -> int:
-    """How many rows match."""
+    """Returns how many rows match."""
     return int(connection.scalar(select(func.count()).select_from(table).where(match)) or 0)
 
 
 def both_exist(connection: Connection, client: Client, resource: Resource) -> bool:
-    """Whether neither was deleted since."""
+    """Whether neither the client nor the resource was deleted since."""
     return bool(
         count(connection, CLIENT, CLIENT.c.client_id == client.client_id)
         and count(connection, RESOURCE, RESOURCE.c.resource_id == resource.resource_id)
@@ -46,7 +46,7 @@ def both_exist(connection: Connection, client: Client, resource: Resource) -> bo
 
 
 def check_free(connection: Connection, resource: Resource, lock_type: str) -> None:
-    """Raise `LockException` if the rule says no."""
+    """Raise `LockException` if the rule does not allow the lock."""
     on_it = LOCK.c.resource_id == resource.resource_id
     if lock_type == "read":
         writing = count(connection, LOCK, on_it & (LOCK.c.lock_type == "write"))
@@ -61,7 +61,7 @@ def check_free(connection: Connection, resource: Resource, lock_type: str) -> No
 def insert_lock(
     connection: Connection, client: Client, resource: Resource, lock_type: str
 ) -> tuple[int, datetime]:
-    """Write the row. Its ID, and its time of creation as the database has it: MySQL has no
+    """Write the row. Returns its ID and its time of creation as the database stored it: MySQL drops
     fractions of a second."""
     values = {"client_id": client.client_id, "resource_id": resource.resource_id}
     created = datetime.now(UTC).replace(tzinfo=None)
@@ -73,7 +73,7 @@ def insert_lock(
 
 
 def insert_expiry(connection: Connection, lock_id: int, created: datetime, ttl: float) -> None:
-    """Let the lock run out. An older lock may have had the same ID."""
+    """Give the lock an expiry. An older lock with the same ID may have left one: replace it."""
     connection.execute(delete(EXPIRY).where(EXPIRY.c.resource_lock_id == lock_id))
     expires = clock(connection) + round(ttl * 1e6)
     row = {"resource_lock_id": lock_id, "created": created, "expires_us": expires}

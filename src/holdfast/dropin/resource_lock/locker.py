@@ -1,4 +1,4 @@
-"""The locker: what the original offers, and what is new."""
+"""`ResourceLocker`: the methods of the original, and the new ones."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class ResourceLocker:
     """Locks and unlocks resources in the database at a URL, which must exist."""
 
     def __init__(self, url: str, timeout: int = 3600) -> None:
-        """`timeout` is after how many seconds a connection is replaced by a new one."""
+        """`timeout` is the age in seconds at which a connection is replaced by a new one."""
         self.url = url
         self._engine = open_engine(url, timeout)
         self._keeps_expiry = False
         create_tables(self._engine)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._engine.dispose()
 
     # --- locks ------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ class ResourceLocker:
             pause = min(1.5 * pause, LONGEST_PAUSE_S)
 
     def renew(self, lock: ResourceLock, ttl: float) -> None:
-        """Let a lock that was made with a `ttl` run for so long from now on."""
+        """Let a lock that was made with a `ttl` run for `ttl` seconds from now."""
         self._keep_expiry()
 
         def work(connection: Connection) -> None:
@@ -105,7 +105,7 @@ class ResourceLocker:
         self._transact(work)
 
     def unlock(self, lock: ResourceLock | int) -> None:
-        """Release a lock, given as such or by its ID. `ValueError`: there is no such lock."""
+        """Release a lock, given as an object or by its ID. Raises `ValueError` if there is none."""
         lock_id = lock if isinstance(lock, int) else lock.resource_lock_id
         which = LOCK.c.resource_lock_id == lock_id
         if not isinstance(lock, int):
@@ -126,7 +126,7 @@ class ResourceLocker:
         resource_uri: str | None = None,
         client_name: str | None = None,
     ) -> list[ResourceLock]:
-        """The current locks, all or some of them."""
+        """Returns the current locks, all or those that match."""
         query = locks()
         for column, value in (
             (LOCK.c.lock_type, lock_type),
@@ -138,46 +138,46 @@ class ResourceLocker:
         return [self._lock_from(row) for row in self._rows(query)]
 
     def get_lock(self, lock_id: int) -> ResourceLock | None:
-        """The lock with this ID."""
+        """Returns the lock with this ID."""
         rows = self._rows(locks().where(LOCK.c.resource_lock_id == lock_id))
         return self._lock_from(rows[0]) if rows else None
 
     # --- clients and resources --------------------------------------------------------------
 
     def get_client(self, name: str, session: object = None) -> Client:
-        """The client of this name, made if need be. (`session` is taken and not used.)"""
+        """Returns the client of this name, which is created if need be. `session` is ignored."""
         return Client(self._get_or_create(CLIENT, "name", name), name)
 
     def get_client_by_id(self, client_id: int) -> Client | None:
-        """The client with this ID."""
+        """Returns the client with this ID."""
         rows = self._rows(select(CLIENT).where(CLIENT.c.client_id == client_id))
         return _client(rows[0]) if rows else None
 
     def get_clients(self) -> list[Client]:
-        """All clients."""
+        """Returns all clients."""
         return [_client(row) for row in self._rows(select(CLIENT).order_by(CLIENT.c.client_id))]
 
     def delete_client(self, client: Client | str | int) -> None:
-        """Delete a client, given as such, by name or by ID."""
+        """Delete a client, given as an object, by name or by ID."""
         which = client.client_id if isinstance(client, Client) else client
         self._delete(CLIENT, "client_id", "name", which)
 
     def get_resource(self, uri: str, session: object = None) -> Resource:
-        """The resource with this URI, made if need be. (`session` is taken and not used.)"""
+        """Returns the resource with this URI, which is created if need be. `session` is ignored."""
         return Resource(self._get_or_create(RESOURCE, "uri", uri), uri)
 
     def get_resource_by_id(self, resource_id: int) -> Resource | None:
-        """The resource with this ID."""
+        """Returns the resource with this ID."""
         rows = self._rows(select(RESOURCE).where(RESOURCE.c.resource_id == resource_id))
         return _resource(rows[0]) if rows else None
 
     def get_resources(self) -> list[Resource]:
-        """All resources."""
+        """Returns all resources."""
         rows = self._rows(select(RESOURCE).order_by(RESOURCE.c.resource_id))
         return [_resource(row) for row in rows]
 
     def delete_resource(self, resource: Resource | str | int) -> None:
-        """Delete a resource, given as such, by URI or by ID."""
+        """Delete a resource, given as an object, by URI or by ID."""
         which = resource.resource_id if isinstance(resource, Resource) else resource
         self._delete(RESOURCE, "resource_id", "uri", which)
 
@@ -230,7 +230,7 @@ class ResourceLocker:
                     return int(done.inserted_primary_key[0])  # type: ignore[index]
             except sa.IntegrityError:
                 if not self._rows(query):
-                    raise  # not because somebody was faster
+                    raise  # it failed for another reason than a faster insert
             except sa.OperationalError as exc:
                 if not was_beaten(exc):
                     raise
@@ -250,7 +250,7 @@ class ResourceLocker:
         self._transact(work)
 
     def _transact(self, work: Callable[[Connection], R]) -> R:
-        """Do this in one transaction, again if the database chose another one."""
+        """Run this in one transaction, again if the database rolled it back for another one."""
         tries = 0
         while True:
             tries += 1

@@ -1,4 +1,4 @@
-"""What the `ResourceLocker` hands out: plain data, as the original's classes show it."""
+"""The objects that `ResourceLocker` returns: plain data with the fields of the original."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 
 class Unlocker(Protocol):
-    """Who can release a lock."""
+    """An object that can release a lock."""
 
     def unlock(self, lock: Any) -> None: ...
 
@@ -20,7 +20,7 @@ class LockException(Exception):
 
 @dataclass(frozen=True)
 class Client:
-    """Who needs access to a resource: a process, an application or a person."""
+    """A process, an application or a person that needs access to a resource."""
 
     client_id: int
     name: str
@@ -35,7 +35,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Resource:
-    """What is locked: a database, a file."""
+    """Something that can be locked, such as a database or a file."""
 
     resource_id: int
     uri: str
@@ -61,12 +61,12 @@ class ResourceLock:
 
     @property
     def client_id(self) -> int:
-        """The ID of its client."""
+        """The ID of the lock's client."""
         return self.client.client_id
 
     @property
     def resource_id(self) -> int:
-        """The ID of its resource."""
+        """The ID of the lock's resource."""
         return self.resource.resource_id
 
     def __repr__(self) -> str:

@@ -80,8 +80,8 @@ CLOCKS = {
     "postgresql": "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)",
     "mysql": "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
 }
-# On MySQL in the order in which an old client locks the tables. In another one each would wait
-# for the other, and the server would make one of them fail, also the old one.
+# On MySQL in the order in which an old client locks the tables. In another order the two could wait
+# for each other, and the server would make one of them fail, perhaps the old one.
 ENTER = {
     "sqlite": ["BEGIN IMMEDIATE"],
     "postgresql": ["LOCK TABLE resource_lock IN ACCESS EXCLUSIVE MODE"],
@@ -98,13 +98,13 @@ WHEN EXISTS (
 )
 BEGIN SELECT RAISE(ABORT, 'the resource is locked'); END
 """
-# An old client on MySQL may leave the tables locked for as long as it works.
+# An old client on MySQL may keep the tables locked for as long as it works.
 LONGEST_TABLE_WAIT_S = 10
 CREATE_TRIES = 20
 
 
 def open_engine(url: str, recycle_s: int) -> Engine:
-    """An engine of its own for one locker."""
+    """Returns a new engine for one locker."""
     address = _with_driver(make_url(url))
     family = address.get_backend_name()
     options: dict[str, Any] = {} if family == "sqlite" else {"isolation_level": "READ COMMITTED"}
@@ -122,7 +122,7 @@ def _with_driver(url: URL) -> URL:
 
 
 def _plain_transactions(connection: Any, record: Any) -> None:
-    connection.isolation_level = None  # we say BEGIN ourselves
+    connection.isolation_level = None  # we send BEGIN ourselves
     connection.execute("PRAGMA busy_timeout = 10000")
 
 
@@ -135,12 +135,12 @@ def _bounded_waits(connection: Any, record: Any) -> None:
 
 
 def family_of(engine: Engine) -> str:
-    """Which of the three kinds of database this is."""
+    """Returns which of the three kinds of database this is."""
     return "mysql" if engine.dialect.name == "mariadb" else engine.dialect.name
 
 
 def create_tables(engine: Engine, tables: list[Table] | None = None) -> None:
-    """Create what is missing, also when many do so at once."""
+    """Create the tables that are missing, even if many processes do so at once."""
     for table in tables or [CLIENT, RESOURCE, LOCK]:
         _create(engine, table)
     if tables is None and family_of(engine) == "sqlite":
@@ -152,37 +152,38 @@ def _create(engine: Engine, table: Table) -> None:
     for tries in range(CREATE_TRIES):
         try:
             with engine.begin() as connection:
-                # To look is allowed while an old client keeps the tables locked.
+                # This look works even while an old client keeps the tables locked.
                 if not connection.dialect.has_table(connection, table.name):
                     connection.execute(CreateTable(table, if_not_exists=True))
             return
         except (sa.IntegrityError, sa.OperationalError, sa.ProgrammingError):
             if tries == CREATE_TRIES - 1:
                 raise
-            time.sleep(0.05)  # somebody else creates it at this very moment
+            time.sleep(0.05)  # another process is creating the table
 
 
 def enter(connection: Connection, resource_id: int) -> None:
-    """From here to the end of the transaction, nobody else looks and inserts."""
+    """Keep others from reading and inserting until the transaction ends."""
     for statement in ENTER[family_of(connection.engine)]:
         connection.execute(text(statement), {"resource_id": resource_id})
 
 
 def clock(connection: Connection) -> int:
-    """The database's time."""
+    """Returns the database's time."""
     return int(connection.scalar(text(f"SELECT {CLOCKS[family_of(connection.engine)]}")))
 
 
 def was_beaten(exc: sa.DBAPIError) -> bool:
-    """Whether the database rolled this back in favour of another transaction, or of somebody
-    who makes a table at this very moment (1684, on MariaDB)."""
+    """Whether the database rolled this back in favour of another transaction, or because another
+    process is creating a table (1684, on MariaDB)."""
     code = (exc.orig.args or (None,))[0]  # type: ignore[union-attr]
     return getattr(exc.orig, "sqlstate", None) in ("40001", "40P01") or code in (1213, 1684)
 
 
 @contextmanager
 def kept_out_is_told() -> Iterator[None]:
-    """Somebody who keeps the tables locked for longer than we wait is a `LockException`."""
+    """Turn a wait that took too long into a `LockException`: another client keeps the tables
+    locked."""
     try:
         yield
     except sa.DBAPIError as exc:

@@ -11,25 +11,26 @@
         current_lease().check()
         write(filter_id, rows, fence=current_lease().fence)
 
-The lease is got before the task's code runs, kept alive while it runs, and released when
-it ends: well, by an exception, at a soft time limit or by `revoke(terminate=True)`. What
-cannot run code at its end (kill -9, a hard time limit, a power cut) is freed by the ttl.
+A worker acquires the lease before the task's code runs, keeps it alive meanwhile, and releases it
+when the task ends: well, by an exception, at a soft time limit or by `revoke(terminate=True)`.
+If the process cannot run code at its end (kill -9, a hard time limit, a power cut), the ttl frees
+the lock.
 
-How it works, and what each module has to do with it:
+What each module does:
 
-    exclusive    the decorator: claim, run, pass on or release
-    taken        what a task does when the lock is somebody else's
-    handing      the lease of one task in the message of the next one
-    labels       who holds a lock, in a task's words
+    exclusive    the decorator: acquire, run the task, hand over or release
+    busy_policy  what a task does when somebody else holds the lock
+    handover     passes the lease of one task to the next one, in its message
+    owner_note   the owner and the note of a lease that a task holds
     clients      one Holdfast client per process and URL, made after the fork
-    greenlets    why gevent and eventlet are refused
+    greenlets    refuses gevent and eventlet, and says why
 """
 
 from holdfast.api.guard import current_lease
+from holdfast.integrations.celery.busy_policy import was_skipped
 from holdfast.integrations.celery.exclusive import exclusive
 from holdfast.integrations.celery.greenlets import GreenletsUnsupported
-from holdfast.integrations.celery.handing import hand_over_to
-from holdfast.integrations.celery.taken import was_skipped
+from holdfast.integrations.celery.handover import hand_over_to
 
 __all__ = [
     "GreenletsUnsupported",

@@ -38,7 +38,7 @@ class Clients:
         self._clients: dict[Any, holdfast.Locks] = {}
 
     def get(self, name: Any, make: Callable[[], holdfast.Locks]) -> holdfast.Locks:
-        """The client of this name, made if there is none."""
+        """Returns the client of this name, and makes it on first use."""
         client = self._clients.get(name)
         if client is None:
             with self._lock:
@@ -49,7 +49,7 @@ class Clients:
         return client
 
     def close(self) -> None:
-        """Let go of all of them. The next use makes new ones."""
+        """Close all clients. The next use makes new ones."""
         with self._lock:
             clients, self._clients = list(self._clients.values()), {}
         for client in clients:
@@ -60,7 +60,7 @@ _mine = Clients()
 
 
 def locks_for(app: Any, url: str | None, locks: LocksSource | None) -> holdfast.Locks:
-    """The locks that a decorator names, or those of the app's settings."""
+    """Returns the locks that a decorator names, or those of the app's settings."""
     if isinstance(locks, holdfast.Locks):
         return _checked(locks)
     if locks is not None:
@@ -84,7 +84,7 @@ def _url_of(app: Any) -> str:
     place = (app.conf.get(URL_SETTING) if app is not None else None) or os.environ.get(URL_VARIABLE)
     if place:
         return str(place)
-    # connect() alone would take a file of this machine, and lock nobody on the next one.
+    # connect() without a URL opens a file of this machine, which other machines do not see.
     raise BadOption(
         f"Say where the locks are: app.conf.{URL_SETTING}, ${URL_VARIABLE} or "
         f"@exclusive(..., url=...). All workers must reach the same store."
@@ -104,7 +104,7 @@ def _connect(place: str, options: dict[str, Any]) -> holdfast.Locks:
 @fork_hooks.in_child
 def _in_child() -> None:
     global _mine
-    _mine = Clients()  # and a new lock with it: a thread of the parent may have held the old one
+    _mine = Clients()  # with a new lock: a thread of the parent may have held the old one
 
 
 def _close(**_: Any) -> None:

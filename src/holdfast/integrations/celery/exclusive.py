@@ -14,16 +14,16 @@ from holdfast.api.guard import Guarded, Within
 from holdfast.api.leases import Lease
 from holdfast.api.options import Seconds, check_fair, check_mode, check_note, check_ttl, micros
 from holdfast.errors import BadOption, Busy, TicketRefused, UsageError
-from holdfast.integrations.celery.clients import LocksSource, locks_for
-from holdfast.integrations.celery.handing import check_ticket, hand_on, ticket_for
-from holdfast.integrations.celery.labels import note_of, owner_of, running_task
-from holdfast.integrations.celery.taken import (
+from holdfast.integrations.celery.busy_policy import (
+    BusyPolicy,
     Countdown,
     WhenBusy,
-    WhenTaken,
     check_busy,
     check_countdown,
 )
+from holdfast.integrations.celery.clients import LocksSource, locks_for
+from holdfast.integrations.celery.handover import check_ticket, hand_to_next, ticket_for
+from holdfast.integrations.celery.owner_note import note_of, owner_of, running_task
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -78,7 +78,7 @@ def exclusive(
         "max_hold": max_hold, "timeout": patience,
     }  # fmt: skip
     _check(acquiring, note, hand_over)
-    taken = WhenTaken(check_busy(busy), check_countdown(countdown), max_retries)
+    policy = BusyPolicy(check_busy(busy), check_countdown(countdown), max_retries)
 
     def decorate(function: F) -> F:
         guard = _Guard(function, key, note or {}, take_from, late, hand_over)
@@ -90,8 +90,8 @@ def exclusive(
             claim = _Claim(guard, task, locks_for(app, url, locks), args, kwargs)
             try:
                 lease = claim.enter(acquiring)
-            except Busy as busy_lock:
-                return taken.result(task, busy_lock)
+            except Busy as error:
+                return policy.result(task, error)
             with lease, Within(lease):
                 result = function(*args, **kwargs)
                 guard.pass_on(task, lease)
@@ -107,7 +107,7 @@ def exclusive(
 def _check(
     acquiring: dict[str, Any], note: dict[str, Any] | None, hand_over: bool | Seconds
 ) -> None:
-    """Complain where the decorator is written, and not when the task first runs."""
+    """Raise where the decorator is written, and not when the task first runs."""
     check_mode(acquiring["mode"], acquiring["limit"])
     check_fair(acquiring["fair"])
     if acquiring["ttl"] is not None:
@@ -127,7 +127,7 @@ def _from_template(function: Callable[..., Any], template: str) -> Callable[...,
 
 
 class _Guard:
-    """What is the same for all runs of one task."""
+    """The options and the signature of one task, the same for all its runs."""
 
     def __init__(
         self, function: Callable[..., Any], key: str | Callable[..., str], note: dict[str, Any],
@@ -149,14 +149,14 @@ class _Guard:
         self._hand_over = hand_over
 
     def pass_on(self, task: Any, lease: Lease) -> None:
-        """Give the lease to the next task, if that is wanted and the task has not done it."""
+        """Give the lease to the next task, if that is asked for and the task has not done it."""
         if self._hand_over is not False and lease.held:
             within = None if self._hand_over is True else self._hand_over
-            hand_on(task, lease, within)
+            hand_to_next(task, lease, within)
 
 
 class _Claim:
-    """One run's way to its lease."""
+    """Acquires or takes over the lease of one run."""
 
     def __init__(
         self, guard: _Guard, task: Any, locks: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -170,14 +170,16 @@ class _Claim:
         self._who = {"owner": owner_of(task), "note": note_of(task, guard.note)}
 
     def enter(self, acquiring: dict[str, Any]) -> Lease:
-        """The lease that was handed over, or one of our own."""
+        """Returns the lease that was handed over, or acquires one."""
         if self._ticket is not None:
             try:
                 return self._take(acquiring)
             except TicketRefused:
                 if self._guard.late == "fail":
                     raise
-                logger.info("The lease on %s came too late; it is acquired anew", self._key)
+                logger.info(
+                    "The ticket for %s is no longer good; the lock is acquired anew", self._key
+                )
         lease: Lease = self._locks.acquire(self._key, **acquiring, **self._who)
         return lease
 

@@ -18,8 +18,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.core.contract import Entry, Interval, Version
-from holdfast.core.records import UNREADABLE, Holder, Micros, Record, Waiter, encode
-from holdfast.stores.base import entry_from
+from holdfast.core.records import (
+    UNREADABLE,
+    Holder,
+    Micros,
+    Record,
+    Waiter,
+    encode,
+    undecodable,
+)
+from holdfast.stores.base import entry_from, faulty_entry
 
 Nonce = str
 # Which write a party is of, for those that it left to the service's clock.
@@ -63,14 +71,11 @@ def unpack(key: str, raw: bytes, version: Version, now: Interval | None) -> Entr
     """The entry in a body; what is not a record of this key is a fault."""
     label = label_of(raw)
     if label is None:
-        fault = "the object is not a lock record"
-    elif label.key != key:
+        return faulty_entry(undecodable(raw, "the object is not a lock record"), version, now)
+    if label.key != key:
         fault = f"the object is that of {label.key!r} (do names here differ by more than case?)"
-    elif label.dropped:
-        return Entry(now=now)
-    else:
-        return entry_from(raw, version, now)
-    return Entry(version=version, now=now, fault=fault)
+        return Entry(version=version, now=now, fault=fault)
+    return Entry(now=now) if label.dropped else entry_from(raw, version, now)
 
 
 # --- parties that leave their expiry to the service's clock -----------------------------------

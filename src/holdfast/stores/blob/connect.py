@@ -16,6 +16,7 @@ from holdfast.errors import BadOption, BadURL, Misconfigured, MissingDriver
 from holdfast.stores.blob.clock import Grain
 from holdfast.stores.blob.names import check_prefix
 from holdfast.stores.blob.wire import Place
+from holdfast.stores.shortage import has_room_for, shortage
 from holdfast.stores.url import redact
 
 if TYPE_CHECKING:
@@ -124,6 +125,8 @@ def _open_bucket(
     try:
         return kind(bucket, client_options=client, retry_config=retries, **options)
     except (BaseError, ValueError, TypeError) as exc:
+        if not has_room_for(1):  # it reads the certificates of authorities, or cannot
+            raise shortage(where) from exc
         words = redact(str(exc).partition("\n")[0])
         raise BadURL(f"{where} cannot be opened: {words}") from exc
 

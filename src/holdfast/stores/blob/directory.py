@@ -19,21 +19,21 @@ from holdfast.stores.blob.body import label_of, new_nonce, pack, unpack
 from holdfast.stores.blob.folder import TICK, Folder, version_of
 from holdfast.stores.blob.names import key_of, name_of, start_of
 from holdfast.stores.waiting.handles import (
+    Notify,
     NotifyingStore,
     PollResult,
-    Ring,
     WaitHandle,
-    glimpse,
     lets_in,
+    poll_result,
 )
-from holdfast.stores.waiting.poller import Naps, Poller
+from holdfast.stores.waiting.poller import Poller, PollIntervals
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
 
 BUSY_S = 5.0
 # A look at a file costs a microsecond, and a lock often changes hands within a millisecond.
-NAPS = Naps(first_s=0.001, longest_s=0.01)
+POLL_INTERVALS = PollIntervals(first_s=0.001, longest_s=0.01)
 
 
 class DirectoryStore(NotifyingStore):
@@ -66,7 +66,7 @@ class DirectoryStore(NotifyingStore):
         self._writing = threading.Lock()
         self._paused = False
         self._seen: dict[str, tuple[Any, PollResult | None]] = {}
-        self._poller = Poller(self._turns, lets_in, NAPS)
+        self._poller = Poller(self._turns, lets_in, POLL_INTERVALS)
         # What is above it is made by `setup` only, and missed by whoever uses it before.
         if self._folder.path.parent.is_dir():
             with suppress(StoreReadOnly):  # it can still be looked at
@@ -112,7 +112,7 @@ class DirectoryStore(NotifyingStore):
                 self._folder.put(nonce, name, raw)
                 written = version_of(raw)
         if wake:
-            self._poller.handles.wake(key, wake)
+            self._poller.handles.notify(key, wake)
         return Swapped(written, self._folder.now())
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
@@ -135,13 +135,13 @@ class DirectoryStore(NotifyingStore):
 
     # --- waiting ------------------------------------------------------------------------------
 
-    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> WaitHandle:
+    def register_wait(self, key: str, version: Version, token: str, notify: Notify) -> WaitHandle:
         """Ring when the poller sees that somebody may have been let in."""
-        handle = WaitHandle(key, version, token, ring)
+        handle = WaitHandle(key, version, token, notify)
         self._poller.add(handle)
         return handle
 
-    def unsleep(self, handle: WaitHandle) -> None:
+    def cancel_wait(self, handle: WaitHandle) -> None:
         """No longer ring."""
         self._poller.discard(handle)
 
@@ -153,7 +153,7 @@ class DirectoryStore(NotifyingStore):
             found = self._folder.signature(name_of(key))
             if found != signature:
                 raw = self._folder.read(name_of(key))
-                sight = None if raw is None else glimpse(self._entry(key, raw), _turn_of(raw))
+                sight = None if raw is None else poll_result(self._entry(key, raw), _turn_of(raw))
             seen[key] = found, sight
         self._seen = seen
         return {key: sight for key, (_, sight) in seen.items() if sight is not None}

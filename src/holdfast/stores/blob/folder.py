@@ -35,6 +35,7 @@ from holdfast.errors import (
     StoreReadOnly,
     Unavailable,
 )
+from holdfast.stores.shortage import is_shortage, shortage
 
 try:
     import fcntl
@@ -145,10 +146,14 @@ class Folder:
 
     def tidy(self) -> None:
         """Remove what a crash in the middle of a write has left."""
-        for left in self._ours.glob("new-*"):
-            with suppress(OSError):
-                if time.time() - left.stat().st_mtime > LEFT_OVER_S:
-                    left.unlink()
+        with suppress(OSError):  # also if there is no descriptor left for the listing
+            for left in self._ours.glob("new-*"):
+                self._tidy(left)
+
+    def _tidy(self, left: Path) -> None:
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > LEFT_OVER_S:
+                left.unlink()
 
     @contextmanager
     def locked(self, name: str) -> Iterator[None]:
@@ -275,6 +280,8 @@ class Folder:
             return StoreReadOnly(
                 f"{self.path} cannot be used ({exc.strerror}): it must be yours to read and write."
             )
+        if is_shortage(exc):
+            return shortage(str(self.path))
         if exc.errno in _FULL:
             return StoreFull(f"{self.path} cannot take more: the disk or the quota is full.")
         if isinstance(exc, FileNotFoundError) and not self.path.exists():

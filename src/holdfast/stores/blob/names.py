@@ -44,6 +44,14 @@ def start_of(prefix: str) -> str:
     return quote(prefix, safe="")[:KEPT]
 
 
+def before(start: str) -> str:
+    """Something to list from, so that names with this start come after it. `.` and `..` are no
+    names of objects: what is almost as large does."""
+    if start not in (".", ".."):
+        return start
+    return start[:-1] + chr(ord(start[-1]) - 1) + "~"
+
+
 def check_prefix(path: str) -> str:
     """The prefix in a URL's path, without slashes around it; or what is wrong with it."""
     prefix = path.strip("/")

@@ -22,6 +22,8 @@ import random
 from collections.abc import Sequence
 from hashlib import sha256
 
+from msgspec.structs import replace
+
 from holdfast.core.contract import Conflict, Entry, Interval, Page, Swapped, Version
 from holdfast.core.records import SECOND, Micros, Record
 from holdfast.errors import HoldfastError, Misconfigured, OutcomeUnknown, Unavailable
@@ -94,7 +96,7 @@ class Conditional:
             now = yield from self._now_calls()
         else:
             now = self.clock.now()
-        return Entry(entry.record, entry.version, now, entry.fault, entry.reached)
+        return replace(entry, now=now)
 
     def _entry(self, key: str, answer: Answer) -> Entry:
         """What an answer shows, without the time."""
@@ -109,7 +111,7 @@ class Conditional:
         if when is not None:
             self.clock.learn(written, *when)
         record = with_expiries(entry.record, expiries_from(entry.record, written))
-        return Entry(record, entry.version, None, entry.fault, written.earliest)
+        return replace(entry, record=record, reached=written.earliest)
 
     def _version(self, found: Found) -> Version:
         return found.version
@@ -214,8 +216,7 @@ class Conditional:
             if key is not None and key.startswith(prefix):
                 entry = self._entry(key, answer)
                 if entry.version is not None:
-                    entry = Entry(entry.record, entry.version, now, entry.fault, entry.reached)
-                    entries.append((key, entry))
+                    entries.append((key, replace(entry, now=now)))
         return Page(tuple(entries), names[-1] if len(names) == limit else None)
 
     # --- wait -------------------------------------------------------------------------------

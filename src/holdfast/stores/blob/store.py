@@ -49,7 +49,7 @@ class BlobStore(Store):
     facts = FACTS
 
     def __init__(self, place: Place, settings: Settings) -> None:
-        about_to_use()
+        about_to_use(place.where)
         self.place = place
         grain = _grain(place, settings)
         self.facts = replace(FACTS, clock_doubt=grain.doubt, reach=_reach(place))

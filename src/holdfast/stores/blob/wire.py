@@ -15,7 +15,7 @@ from obstore.store import LocalStore
 from holdfast.core.contract import Version
 from holdfast.core.records import SECOND
 from holdfast.stores.blob.errors import from_obstore, no_bucket, time_in, trouble
-from holdfast.stores.blob.names import SUFFIX
+from holdfast.stores.blob.names import SUFFIX, before
 from holdfast.stores.blob.requests import (
     Answer,
     Calls,
@@ -101,7 +101,7 @@ class Place:
                 return Unchanged()
             if isinstance(exc, (AlreadyExistsError, PreconditionError)):
                 return Unmet()
-            if isinstance(exc, FileNotFoundError):
+            if isinstance(exc, FileNotFoundError) and _may_be_missing(request):
                 # A conditional write finds nothing there: some services say so in this way.
                 return Unmet() if isinstance(request, Put) else Missing(time_in(exc))
         raise trouble(exc, self.where, writing=isinstance(request, (Put, Delete))) from exc
@@ -110,7 +110,7 @@ class Place:
 
     def listing(self, request: Names) -> Any:
         """obstore's stream of what may be in a page."""
-        after = request.after or request.start
+        after = request.after or before(request.start)
         offset = self._folder + after if after else None
         size = min(request.limit + 1, 1000)
         return obstore.list(self.store, self._prefix, offset=offset, chunk_size=size)
@@ -129,6 +129,14 @@ class Place:
     def first(self, request: Names, found: list[str]) -> list[str]:
         """The page out of the names that were found."""
         return sorted(found)[: request.limit]
+
+
+def _may_be_missing(request: Request) -> bool:
+    """Whether the answer may be that there is no such object, and not only that the bucket, or
+    the service, is not where it was looked for."""
+    if isinstance(request, Put):
+        return request.only is not None
+    return not isinstance(request, Names)
 
 
 class Wire:

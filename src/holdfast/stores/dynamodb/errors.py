@@ -1,14 +1,14 @@
 """What the service's and botocore's errors mean for a lock.
 
-An error that the service reports with a 4xx code is about a request that it did not carry
-out. After a 5xx, a time-out or a broken connection a write may be done or not. And a request
-that botocore sent more than once on its own account may have been done by one of the earlier
-attempts, whatever the last one was told.
+`MEANINGS` is the table. An error that the service reports with a 4xx code is about a request that
+it did not carry out. After a 5xx, a time-out or a broken connection a write may be done or not.
+And a request that botocore sent more than once on its own account may have been done by one of
+the earlier attempts, whatever the last one was told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -23,10 +23,12 @@ from holdfast.errors import (
     StoreFull,
     Unavailable,
 )
+from holdfast.stores.shortage import ADVICE, is_shortage
 from holdfast.stores.url import redact
 
 Doing = Literal["reading", "writing", "setting up"]
 CONDITION_FAILED = "ConditionalCheckFailedException"
+INVALID = "ValidationException"
 MOST_WORDS = 300
 
 
@@ -39,78 +41,147 @@ class NotAllowed(Misconfigured):
 
 
 class Meaning(Struct, frozen=True):
-    """What an error stands for, and what to do about it."""
+    """A row of the table: what it is known by, what to raise, and what to do about it."""
 
-    kind: type[HoldfastError]
+    known_by: frozenset[str] | tuple[type[Exception], ...] | Callable[[Exception], bool]
+    reading: type[HoldfastError]
+    writing: type[HoldfastError]
     advice: str = ""
 
+    def fits(self, exc: Exception) -> bool:
+        """Whether it is this: by the service's code, by botocore's class, or by a look at it."""
+        if isinstance(self.known_by, frozenset):
+            return code_of(exc) in self.known_by
+        if isinstance(self.known_by, tuple):
+            return isinstance(exc, self.known_by)
+        return self.known_by(exc)
 
-_THROTTLED = Meaning(
-    Unavailable, "The table has no capacity left: raise it, or switch the table to on-demand."
-)
-_AGAIN = Meaning(Unavailable)
-_EXPIRED = Meaning(Unavailable, "The credentials have expired: renew them.")
-_LOGIN = Meaning(
-    Misconfigured,
-    "Check the credentials (AWS_ACCESS_KEY_ID, AWS_PROFILE, the role), and this machine's clock.",
-)
-_NO_CREDENTIALS = Meaning(
-    Misconfigured,
-    "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile with ?profile=, or give "
-    "this machine a role.",
-)
-_NO_RIGHTS = Meaning(NotAllowed, "`holdfast setup --print` shows the policy that is needed.")
-_NO_TABLE = Meaning(
-    TableMissing, "Run `holdfast setup`, or check the table's name and the region (?region=)."
-)
-_UNTRUSTED = Meaning(
-    Misconfigured, "The certificate cannot be trusted: check the endpoint, and AWS_CA_BUNDLE."
-)
-_OTHER_KEYS = Meaning(
-    ForeignStore,
-    "The table's primary key is not the one that Holdfast needs, a single string: name it with "
-    "?partition_key=, or use another table.",
-)
-_TOO_LARGE = Meaning(
-    StoreFull, "An item has at most 400 KB: there are too many holders and waiters on this key."
-)
 
-CODES: Mapping[str, Meaning] = {
-    "ProvisionedThroughputExceededException": _THROTTLED,
-    "ThrottlingException": _THROTTLED,
-    "Throttling": _THROTTLED,
-    "RequestLimitExceeded": _THROTTLED,
-    "TransactionConflictException": _AGAIN,
-    "ReplicatedWriteConflictException": _AGAIN,
-    "ResourceInUseException": _AGAIN,
-    "LimitExceededException": _AGAIN,
-    "ExpiredTokenException": _EXPIRED,
-    "ExpiredToken": _EXPIRED,
-    "RequestExpired": _EXPIRED,
-    "UnrecognizedClientException": _LOGIN,
-    "InvalidClientTokenId": _LOGIN,
-    "InvalidSignatureException": _LOGIN,
-    "SignatureDoesNotMatch": _LOGIN,
-    "IncompleteSignatureException": _LOGIN,
-    "MissingAuthenticationTokenException": _LOGIN,
-    "AccessDeniedException": _NO_RIGHTS,
-    "ResourceNotFoundException": _NO_TABLE,
-}
+def _codes(*codes: str) -> frozenset[str]:
+    return frozenset(codes)
 
-# Errors of botocore's own. The request has not left.
-_BEFORE: tuple[tuple[type[Exception], Meaning], ...] = (
-    (boto.NoCredentialsError, _NO_CREDENTIALS),
-    (boto.PartialCredentialsError, _NO_CREDENTIALS),
-    (boto.ProfileNotFound, _NO_CREDENTIALS),
-    (boto.UnauthorizedSSOTokenError, Meaning(Misconfigured, "Run `aws sso login`.")),
-    (boto.TokenRetrievalError, _EXPIRED),
-    (boto.CredentialRetrievalError, Meaning(Unavailable, "The credentials cannot be fetched.")),
-    (boto.MetadataRetrievalError, Meaning(Unavailable, "The credentials cannot be fetched.")),
-    (boto.EndpointConnectionError, Meaning(Unavailable, "Check the region or endpoint.")),
-    (boto.ConnectTimeoutError, Meaning(Unavailable)),
-    (boto.ProxyConnectionError, Meaning(Unavailable, "Check the proxy.")),
-    (boto.ParamValidationError, Meaning(Misconfigured)),
+
+# The first row that fits counts. A write is only said to be not done, by anything but
+# `OutcomeUnknown`, where the service said so, or where the request had not left.
+MEANINGS: tuple[Meaning, ...] = (
+    # --- the service failed: who knows how far it got ---
+    Meaning(lambda exc: is_answer(exc) and status_of(exc) >= 500, Unavailable, OutcomeUnknown),
+    # --- the service answered, and did not do it ---
+    Meaning(
+        _codes(
+            "ProvisionedThroughputExceededException",
+            "ThrottlingException",
+            "Throttling",
+            "RequestLimitExceeded",
+        ),
+        Unavailable,
+        Unavailable,
+        "The table has no capacity left: raise it, or switch the table to on-demand.",
+    ),
+    Meaning(
+        _codes(
+            "TransactionConflictException",
+            "ReplicatedWriteConflictException",
+            "ResourceInUseException",
+            "LimitExceededException",
+        ),
+        Unavailable,
+        Unavailable,
+    ),
+    Meaning(
+        _codes("ExpiredTokenException", "ExpiredToken", "RequestExpired"),
+        Unavailable,
+        Unavailable,
+        "The credentials have expired: renew them.",
+    ),
+    Meaning(
+        _codes(
+            "UnrecognizedClientException",
+            "InvalidClientTokenId",
+            "InvalidSignatureException",
+            "SignatureDoesNotMatch",
+            "IncompleteSignatureException",
+            "MissingAuthenticationTokenException",
+        ),
+        Misconfigured,
+        Misconfigured,
+        "Check the credentials (AWS_ACCESS_KEY_ID, AWS_PROFILE, the role), and this machine's "
+        "clock.",
+    ),
+    Meaning(
+        _codes("ResourceNotFoundException"),
+        TableMissing,
+        TableMissing,
+        "Run `holdfast setup`, or check the table's name and the region (?region=).",
+    ),
+    # All that can be wrong with what we say of an item: it does not fit into the table. Of a
+    # table's description more can be wrong: see `trouble`.
+    Meaning(
+        lambda exc: code_of(exc) == INVALID and "size" in str(exc),
+        StoreFull,
+        StoreFull,
+        "An item has at most 400 KB: there are too many holders and waiters on this key.",
+    ),
+    Meaning(
+        _codes(INVALID),
+        ForeignStore,
+        ForeignStore,
+        "The table's primary key is not the one that Holdfast needs, a single string: name it "
+        "with ?partition_key=, or use another table.",
+    ),
+    Meaning(
+        lambda exc: code_of(exc) == "AccessDeniedException" or status_of(exc) == 403,
+        NotAllowed,
+        NotAllowed,
+        "`holdfast setup --print` shows the policy that is needed.",
+    ),
+    Meaning((boto.ClientError,), Misconfigured, Misconfigured),
+    # --- botocore did not send it ---
+    Meaning(
+        (boto.NoCredentialsError, boto.PartialCredentialsError, boto.ProfileNotFound),
+        Misconfigured,
+        Misconfigured,
+        "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile with ?profile=, or give "
+        "this machine a role.",
+    ),
+    Meaning(
+        (boto.UnauthorizedSSOTokenError,), Misconfigured, Misconfigured, "Run `aws sso login`."
+    ),
+    Meaning(
+        (boto.TokenRetrievalError,),
+        Unavailable,
+        Unavailable,
+        "The credentials have expired: renew them.",
+    ),
+    Meaning(
+        (boto.CredentialRetrievalError, boto.MetadataRetrievalError),
+        Unavailable,
+        Unavailable,
+        "The credentials cannot be fetched.",
+    ),
+    Meaning(
+        lambda exc: isinstance(exc, boto.EndpointConnectionError) and is_shortage(exc),
+        Unavailable,
+        Unavailable,
+        ADVICE,
+    ),
+    Meaning(
+        (boto.EndpointConnectionError,), Unavailable, Unavailable, "Check the region or endpoint."
+    ),
+    Meaning((boto.ConnectTimeoutError,), Unavailable, Unavailable),
+    Meaning((boto.ParamValidationError,), Misconfigured, Misconfigured),
+    Meaning(
+        lambda exc: isinstance(exc, boto.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(exc),
+        Misconfigured,
+        Misconfigured,
+        "The certificate cannot be trusted: check the endpoint, and AWS_CA_BUNDLE.",
+    ),
+    # --- no answer, or half of one: all the rest ---
+    # Some versions of urllib3 say this of any connection through a proxy that breaks.
+    Meaning((boto.ProxyConnectionError,), Unavailable, OutcomeUnknown, "Check the proxy."),
+    Meaning((Exception,), Unavailable, OutcomeUnknown),
 )
+_REFUSED = Meaning((boto.ClientError,), Misconfigured, Misconfigured)
 
 
 def refuse_half(response_dict: Mapping[str, Any] | None, **_: Any) -> None:
@@ -139,7 +210,7 @@ def _is_json(body: bytes) -> bool:
 
 def code_of(exc: Exception) -> str:
     """The service's name for an error; empty if it is not the service's."""
-    return str(exc.response.get("Error", {}).get("Code", "")) if is_answer(exc) else ""  # type: ignore[attr-defined]
+    return str(_answer(exc).get("Error", {}).get("Code", ""))
 
 
 def is_answer(exc: Exception) -> bool:
@@ -149,14 +220,22 @@ def is_answer(exc: Exception) -> bool:
 
 def was_retried(exc: Exception) -> bool:
     """Whether botocore had sent the request before, on its own account."""
-    metadata: Mapping[str, Any] = getattr(exc, "response", {}).get("ResponseMetadata", {})
-    return bool(metadata.get("RetryAttempts"))
+    return bool(_answer(exc).get("ResponseMetadata", {}).get("RetryAttempts"))
+
+
+def _answer(exc: Exception) -> Mapping[str, Any]:
+    return exc.response if isinstance(exc, boto.ClientError) else {}
+
+
+def status_of(exc: Exception) -> int:
+    """The status of the service's answer; 0 if there was none."""
+    return int(_answer(exc).get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
 def trouble(exc: Exception, doing: Doing, place: str, *, sent_twice: bool) -> HoldfastError:
     """An error in our words. The caller raises it `from exc`."""
     meaning = _meaning(exc, doing)
-    kind = meaning.kind
+    kind = meaning.reading if doing == "reading" else meaning.writing
     refused = doing == "writing" and is_answer(exc)  # this time: what of the time before?
     if sent_twice and doing != "reading" and (refused or issubclass(kind, Unavailable)):
         kind = OutcomeUnknown
@@ -164,27 +243,16 @@ def trouble(exc: Exception, doing: Doing, place: str, *, sent_twice: bool) -> Ho
 
 
 def _meaning(exc: Exception, doing: Doing) -> Meaning:
-    lost = Meaning(Unavailable if doing == "reading" else OutcomeUnknown)
-    if isinstance(exc, boto.SSLError):  # of any other kind, it may be the reply that was damaged
-        return _UNTRUSTED if "CERTIFICATE_VERIFY_FAILED" in str(exc) else lost
-    if not is_answer(exc):
-        return next((meaning for kind, meaning in _BEFORE if isinstance(exc, kind)), lost)
-    response: Mapping[str, Any] = exc.response  # type: ignore[attr-defined]
-    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    if status >= 500:
-        return lost
-    if code_of(exc) == "ValidationException" and doing != "setting up":
-        # All that can be wrong with what we say of an item: it does not fit into the table.
-        return _TOO_LARGE if "size" in str(exc) else _OTHER_KEYS
-    return CODES.get(code_of(exc), _NO_RIGHTS if status == 403 else Meaning(Misconfigured))
+    if doing == "setting up" and code_of(exc) == INVALID and status_of(exc) < 500:
+        return _REFUSED
+    return next(row for row in MEANINGS if row.fits(exc))
 
 
 def _words(exc: Exception) -> str:
     """The first line: what follows may have a signed request in it, with a session token."""
     said = str(exc)
     if is_answer(exc):
-        error: Mapping[str, Any] = exc.response.get("Error", {})  # type: ignore[attr-defined]
-        said = f"{code_of(exc)}: {error.get('Message', '')}"
+        said = f"{code_of(exc)}: {_answer(exc).get('Error', {}).get('Message', '')}"
     lines = said.strip().splitlines()
     words = redact(lines[0] if lines else type(exc).__name__)[:MOST_WORDS].strip()
     return words if words.endswith((".", "!", "?")) else f"{words}."

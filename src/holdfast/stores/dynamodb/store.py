@@ -26,8 +26,8 @@ from holdfast.stores.dynamodb.connect import (
 from holdfast.stores.dynamodb.setup import describe, set_up
 from holdfast.stores.dynamodb.table import Failed, Table
 from holdfast.stores.dynamodb.versions import lets_in, next_version
-from holdfast.stores.waiting.handles import NotifyingStore, Ring, WaitHandle
-from holdfast.stores.waiting.poller import Naps, Poller
+from holdfast.stores.waiting.handles import Notify, NotifyingStore, WaitHandle
+from holdfast.stores.waiting.poller import Poller, PollIntervals
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
@@ -56,7 +56,7 @@ class DynamoDBStore(NotifyingStore):
         self.options = adopted.options
         self.table = Table(adopted)
         self._poller = Poller(
-            self.table.entries, lets_in, Naps(FIRST_NAP_S, adopted.options.poll_s)
+            self.table.entries, lets_in, PollIntervals(FIRST_NAP_S, adopted.options.poll_s)
         )
         self.facts = replace(self.facts, clock_doubt=self.table.clock.doubt)
 
@@ -91,7 +91,7 @@ class DynamoDBStore(NotifyingStore):
             done = table.put(table.layout.item(key, written, record, table.clock.last), version)
         if isinstance(done, Failed):
             return self._not_done(key, done, written)
-        self._poller.handles.wake(key, wake)
+        self._poller.handles.notify(key, wake)
         return Swapped(written, done)
 
     def _not_done(self, key: str, failed: Failed, written: Version) -> Outcome:
@@ -117,13 +117,13 @@ class DynamoDBStore(NotifyingStore):
 
     # --- waiting ----------------------------------------------------------------------------
 
-    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> WaitHandle:
+    def register_wait(self, key: str, version: Version, token: str, notify: Notify) -> WaitHandle:
         """Ring when a look finds a change."""
-        handle = WaitHandle(key, version, token, ring)
+        handle = WaitHandle(key, version, token, notify)
         self._poller.add(handle)
         return handle
 
-    def unsleep(self, handle: WaitHandle) -> None:
+    def cancel_wait(self, handle: WaitHandle) -> None:
         """No longer ring."""
         self._poller.discard(handle)
 

@@ -16,7 +16,7 @@ from holdfast.core.commands import NOBODY, Command, Wake
 from holdfast.core.contract import Applied, Entry, Page, Version
 from holdfast.core.records import SECOND, Micros, Record
 from holdfast.core.steps import corrupt
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, Unavailable
 from holdfast.runtime.pool import DaemonPool
 from holdfast.stores.base import AsyncStore, Outcome
 from holdfast.stores.redis import layout, talk
@@ -26,8 +26,9 @@ from holdfast.stores.redis.listen import (
     LONGEST_PAUSE_S,
     QUIET_S,
     Bells,
+    handle_for,
     logger,
-    sleeper_for,
+    report_surprise,
 )
 from holdfast.stores.redis.pipeline import Pipeline
 from holdfast.stores.redis.routing import Question
@@ -69,13 +70,14 @@ class AsyncRedisStore(AsyncStore):
             except asyncio.CancelledError:
                 await pipeline.settle(request)
                 raise
+            except Unavailable:  # the connection broke before this was sent
+                return talk.applied(await self._wire.call(call), command, beat)
             reply = replies[0]
             if call.tail or isinstance(reply, ResponseError):
                 reply = await self._wire.settled(call, replies, pipeline.where)
             return talk.applied(reply, command, beat)
         except (Corrupt, ValueError, RecursionError):
-            entry = await self.load(key)
-            raise corrupt(key, entry.fault or "its text is damaged") from None
+            raise corrupt(key, await self.load(key)) from None
 
     async def load(self, key: str) -> Entry:
         """TIME, then GET, in one trip."""
@@ -99,15 +101,15 @@ class AsyncRedisStore(AsyncStore):
     async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
         """Sleep until the lock's channel says that it may be our turn."""
         loop = asyncio.get_running_loop()
-        rung = asyncio.Event()
-        timer = loop.call_later(at_most / SECOND, rung.set)
-        handle = sleeper_for(key, version, token, rung.set)
-        self._listener.sleep(handle)
+        notified = asyncio.Event()
+        timer = loop.call_later(at_most / SECOND, notified.set)
+        handle = handle_for(key, version, token, notified.set)
+        self._listener.register_wait(handle)
         try:
-            await rung.wait()
+            await notified.wait()
         finally:
             timer.cancel()
-            self._listener.unsleep(handle)
+            self._listener.cancel_wait(handle)
 
     async def setup(self) -> None:
         """Check the server, and repair the index."""
@@ -152,15 +154,15 @@ class AsyncListener:
         self._heard = False
         self._refused = False
 
-    def sleep(self, handle: WaitHandle) -> None:
+    def register_wait(self, handle: WaitHandle) -> None:
         """Ring this one."""
         request = self._bells.add(handle)
         if self._pipeline is not None:
             self._pipeline.send(request)
-        if self._task is None:
+        if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._run())
 
-    def unsleep(self, handle: WaitHandle) -> None:
+    def cancel_wait(self, handle: WaitHandle) -> None:
         """No longer."""
         self._bells.handles.discard(handle)
 
@@ -171,15 +173,15 @@ class AsyncListener:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        self._bells.handles.wake_all()
+        self._bells.handles.notify_all()
 
     async def _run(self) -> None:
         pause = FIRST_PAUSE_S
         while True:
             try:
                 pipeline = await self._connect()
-            except HoldfastError:
-                # Who waits looks by itself meanwhile, and reports the trouble that it meets.
+            except Exception as trouble:
+                report_surprise(trouble)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
                 continue
@@ -228,4 +230,4 @@ class AsyncListener:
         try:
             self._bells.looked(key, await self._look(key))
         except HoldfastError:
-            self._bells.ring(key)
+            self._bells.notify(key)

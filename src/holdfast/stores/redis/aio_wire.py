@@ -42,9 +42,9 @@ class AsyncWire:
 
     async def call(self, call: Call) -> Any:
         """Run a script; the answer is its reply."""
-        pipeline = await (await self._shared_for(call.name)).get()
-        replies = await pipeline.exchange(call.request, call.replies)
-        return await self.settled(call, replies, pipeline.where)
+        shared = await self._shared_for(call.name)
+        replies = await shared.exchange(call.request, call.replies, call.looks)
+        return await self.settled(call, replies, shared.where)
 
     async def settled(self, call: Call, replies: list[Any], where: str) -> Any:
         """The reply, though it take more than one try."""
@@ -53,10 +53,10 @@ class AsyncWire:
 
     async def ask(self, question: Question) -> list[Any]:
         """Send plain commands to the server that has this key."""
-        pipeline = await (await self._shared_for(question.name)).get()
-        replies = await pipeline.exchange(question.request, question.replies)
+        shared = await self._shared_for(question.name)
+        replies = await shared.exchange(question.request, question.replies, looks=True)
         if (error := error_in(replies)) is not None:
-            errand = Errand(question, self._site, pipeline.where)
+            errand = Errand(question, self._site, shared.where)
             while error is not None:
                 replies = await self._exchange_next(errand, error, question.name)
                 error = error_in(replies)
@@ -86,9 +86,10 @@ class AsyncWire:
 
     async def _exchange_next(self, errand: Errand, error: ResponseError, name: bytes) -> list[Any]:
         errand.learn(error)
-        pipeline = await (await self._shared_next(errand, name)).get()
-        errand.where = pipeline.where
-        return await pipeline.exchange(*errand.request())
+        shared = await self._shared_next(errand, name)
+        replies = await shared.exchange(*errand.request())
+        errand.where = shared.where
+        return replies
 
     async def _shared_next(self, errand: Errand, name: bytes) -> Shared:
         if errand.address is not None:
@@ -101,12 +102,6 @@ class AsyncWire:
             self._slots.stale = True
             shared = await self._shared_for(name)
         return shared
-
-    def _checked(self, replies: list[Any], where: str) -> list[Any]:
-        for reply in replies:
-            if isinstance(reply, ResponseError):
-                raise errors.refused(reply, where) from reply
-        return replies
 
     # --- finding servers --------------------------------------------------------------------
 
@@ -137,7 +132,7 @@ class AsyncWire:
         if site.kind == "single":
             return await Pipeline.connect(site.settings, site.addresses[0])
         pipeline = await Pipeline.connect(site.settings, await self._master())
-        (role,) = await pipeline.exchange(ROLE)
+        role = await pipeline.look(ROLE)
         if not isinstance(role, ResponseError) and role[0] != b"master":
             pipeline.close()
             raise Unavailable(
@@ -152,7 +147,7 @@ class AsyncWire:
         for address in site.addresses:
             try:
                 sentinel = await Pipeline.connect(site.sentinel_settings, address)
-                (reply,) = await sentinel.exchange(master_of(site.service))
+                reply = await sentinel.look(master_of(site.service))
                 sentinel.close()
                 return master_address(reply, site.service, sentinel.where)
             except HoldfastError as exc:
@@ -177,9 +172,10 @@ class AsyncWire:
                 return
             pipeline = await self._first_of(self._slots.candidates())
             try:
-                replies = await pipeline.exchange(CLUSTER_SLOTS)
+                reply = await pipeline.look(CLUSTER_SLOTS)
             finally:
                 pipeline.close()
             host, _, port = pipeline.where.rpartition(":")
-            (reply,) = self._checked(replies, pipeline.where)
+            if isinstance(reply, ResponseError):
+                raise errors.refused(reply, pipeline.where) from reply
             self._slots.learn(reply, (host, int(port)))

@@ -20,6 +20,7 @@ from holdfast.errors import (
     StoreReadOnly,
     Unavailable,
 )
+from holdfast.stores.shortage import has_room_for, is_shortage, shortage
 
 OLDEST = "5.0"
 # What a user needs, beside the keys and channels of the namespace.
@@ -138,6 +139,8 @@ def not_connected(error: Exception, where: str) -> HoldfastError:
         return Misconfigured(f"The certificate of Redis at {where} cannot be trusted: {text}")
     if any(pattern.search(text) for pattern, _ in _BY_TEXT):
         return refused(error, where)
+    if is_shortage(error) or not has_room_for(1):  # a name that is not found may be due to it, too
+        return shortage(f"A connection to Redis at {where}")
     return Unavailable(f"Redis at {where} cannot be reached: {text or type(error).__name__}")
 
 
@@ -149,6 +152,20 @@ def not_sent(error: Exception, where: str) -> HoldfastError:
 def no_answer(error: BaseException, where: str) -> HoldfastError:
     """What it means that a request was sent and no reply came."""
     return OutcomeUnknown(f"Redis at {where} did not answer: {error or type(error).__name__}")
+
+
+def no_doubt(trouble: HoldfastError) -> HoldfastError:
+    """The same about a request that only looks: nothing was done in any case."""
+    return Unavailable(str(trouble)) if isinstance(trouble, OutcomeUnknown) else trouble
+
+
+def can_ask_again(trouble: HoldfastError, looks: bool, is_new: bool) -> bool:
+    """Whether a request that failed on one connection may be sent on another at once, so that
+    nothing is done twice, and with some hope: a new connection does no better than a new one,
+    and a server that was silent for long will be so again."""
+    if isinstance(trouble, OutcomeUnknown):
+        return looks and not isinstance(trouble.__cause__, TimeoutError)
+    return not is_new
 
 
 def too_few_replicas(acknowledged: int, wanted: int, where: str) -> HoldfastError:

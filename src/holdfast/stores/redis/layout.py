@@ -33,6 +33,7 @@ from holdfast.core.records import (
     decode,
 )
 from holdfast.core.records import last_used as _last_used
+from holdfast.stores.base import faulty_entry
 
 WAKE = b":wake"
 # Lua counts in doubles; from here on they are not exact.
@@ -202,7 +203,7 @@ def read(raw: bytes | None, now: Interval) -> Entry:
     try:
         record = decode(raw)
     except Undecodable as why:
-        return Entry(version=version, now=now, fault=str(why))
+        return faulty_entry(why, version, now)
     if _HEAD.fullmatch(raw) is None or record.fence >= _MOST or not isinstance(version, int):
         fault = "its text is not in the layout that Holdfast writes to Redis"
         return Entry(version=version, now=now, fault=fault)

@@ -4,9 +4,14 @@ redis-py connects, logs in and chooses the database. From then on its socket is 
 write and one read per request, parsed by hiredis. That is most of the speed, and it keeps
 redis-py from sending a request again by itself. Who sends again here knows why:
 
- 1. No connection, or a request that could not be sent whole: nothing was done.
- 2. Sent, and the connection broke or nothing came in time: nobody knows.
+ 1. No connection, or a request that could not be sent whole: nothing was done. If that was on
+    a connection that had been idle, it is tried once more on a new one.
+ 2. Sent, and the connection broke or nothing came in time: nobody knows. What only looks is
+    asked once more, unless the server was silent for long; and there is no doubt about it.
  3. An error reply: nothing was done; `routing.Errand` says whether to try elsewhere.
+
+A server hangs up on idle connections when it restarts, when its `timeout` is over, when it is
+told to. So a connection is looked at before it is used, which takes a microsecond.
 """
 
 from __future__ import annotations
@@ -16,7 +21,6 @@ import socket
 import ssl
 import struct
 import sys
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,14 +32,12 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
-from holdfast.errors import HoldfastError, Unavailable
+from holdfast.errors import HoldfastError, OutcomeUnknown, Unavailable
 from holdfast.stores.redis import errors
 from holdfast.stores.redis.connect import Address, Settings, shown
 from holdfast.stores.spin import SpinWait, poll_of
 
 CHUNK = 16384
-# A connection that was idle for longer may have been closed by the other side: look first.
-TRUSTED_S = 0.5
 MOST_IDLE = 32
 # For so long an answer is looked for, before it is slept for.
 MOMENT_S = 0.0002
@@ -47,12 +49,14 @@ class Line:
 
     def __init__(self, settings: Settings, address: Address) -> None:
         self.where = shown(address)
-        self.used_at = time.monotonic()  # when it was taken last
-        self._connection = settings.connection(redis.connection, Retry(NoBackoff(), 0), address)
+        self._connection: Any = None
+        self.is_new = True  # it has not answered yet
         try:
+            # Even to make one, redis-py opens a file.
+            self._connection = settings.connection(redis.connection, Retry(NoBackoff(), 0), address)
             self._connection.connect()
         except (RedisError, OSError) as exc:
-            self._connection.disconnect()
+            self.close()
             raise errors.not_connected(exc, self.where) from exc
         self._socket = self._connection._sock
         self._poll = poll_of(self._socket.fileno())
@@ -79,6 +83,7 @@ class Line:
                 self._hear()
                 while (reply := gets()) is not False:
                     replies.append(reply)
+            self.is_new = False
             return replies
         except (OSError, hiredis.HiredisError) as exc:
             self.close()
@@ -86,6 +91,13 @@ class Line:
         except BaseException:  # an interrupt: the reply would be the next one's
             self.close()
             raise
+
+    def look(self, request: bytes) -> Any:
+        """Send a request that only looks, and read its reply."""
+        try:
+            return self.exchange(request)[0]
+        except OutcomeUnknown as trouble:
+            raise errors.no_doubt(trouble) from trouble.__cause__
 
     def read(self) -> Any:
         """The next reply."""
@@ -125,7 +137,8 @@ class Line:
             self._socket.setsockopt(socket.SOL_SOCKET, option, timeval)
 
     def is_stale(self) -> bool:
-        """Whether an idle line has something to say, which is: that it is closed."""
+        """Whether an idle line has something to say, which is that it is closed. Asks only the
+        kernel."""
         try:
             if self._poll is not None:
                 return bool(self._poll(0))
@@ -136,7 +149,8 @@ class Line:
     def close(self) -> None:
         """Hang up."""
         with suppress(RedisError, OSError):
-            self._connection.disconnect()
+            if self._connection is not None:
+                self._connection.disconnect()
 
 
 class Lines:
@@ -150,16 +164,24 @@ class Lines:
         self.where = "?"  # whereto the newest one leads
         self.closed = False
 
-    def exchange(self, request: bytes, count: int = 1) -> list[Any]:
-        """Send a request and read its replies."""
-        line = self._take()
+    def exchange(self, request: bytes, count: int = 1, looks: bool = False) -> list[Any]:
+        """Send a request and read its replies. `looks`: it changes nothing."""
+        tried = False
+        while True:
+            line = self._take()
+            try:
+                return self._exchange(line, request, count)
+            except HoldfastError as trouble:
+                self.drop_idle()  # what broke one has broken them all
+                if tried or not errors.can_ask_again(trouble, looks, line.is_new):
+                    raise errors.no_doubt(trouble) if looks else trouble from trouble.__cause__
+            tried = True
+
+    def _exchange(self, line: Line, request: bytes, count: int) -> list[Any]:
         self._used.add(line)
         try:
             # Of many requests the answers take long, and nobody waits for them: they are beats.
             replies = line.exchange(request, count, self._glances if count <= FEW else None)
-        except HoldfastError:
-            self.drop_idle()  # what broke one has broken them all
-            raise
         finally:
             self._used.discard(line)
         if self.closed or len(self._idle) >= MOST_IDLE:
@@ -169,7 +191,6 @@ class Lines:
         return replies
 
     def _take(self) -> Line:
-        now = time.monotonic()
         while not self.closed:
             try:
                 line = self._idle.pop()
@@ -177,8 +198,7 @@ class Lines:
                 line = self._connect()
                 self.where = line.where
                 return line
-            if now - line.used_at < TRUSTED_S or not line.is_stale():
-                line.used_at = now
+            if not line.is_stale():
                 return line
             line.close()
         raise Unavailable("The connections to Redis were closed meanwhile.")

@@ -32,7 +32,7 @@ from holdfast.errors import HoldfastError
 from holdfast.stores.redis.layout import WAKE, Names, word
 from holdfast.stores.redis.line import Line
 from holdfast.stores.redis.words import PING, pack
-from holdfast.stores.waiting.handles import LastHeard, Ring, WaitHandle, Wakeups, started
+from holdfast.stores.waiting.handles import LastHeard, Notify, WaitHandle, WaitHandles, started
 
 logger = logging.getLogger("holdfast")
 
@@ -75,7 +75,7 @@ class Bells:
         self._key = lru_cache(REMEMBERED)(names.key)
         self._lock = threading.Lock()
         self._channels: dict[str, _Channel] = {}
-        self.handles = Wakeups()
+        self.handles = WaitHandles()
 
     def add(self, handle: WaitHandle) -> bytes:
         """Ring this one; the answer is what to send for it."""
@@ -118,7 +118,7 @@ class Bells:
             if handle.version != version:
                 self._wake(handle)
 
-    def ring(self, key: str) -> None:
+    def notify(self, key: str) -> None:
         """Let all who wait for this lock look for themselves."""
         for handle in self.handles.handles(key):
             self._wake(handle)
@@ -141,7 +141,7 @@ class Bells:
 
     def _wake(self, handle: WaitHandle) -> None:
         self.handles.discard(handle)
-        handle.ring()
+        handle.notify()
 
     def _unheard(self, key: str, channel: _Channel) -> bytes:
         with self._lock:
@@ -184,22 +184,22 @@ def _is_news(told: int, version: Version) -> bool:
 class Alarm:
     """An event that costs little until somebody waits for it."""
 
-    __slots__ = ("_event", "rung")
+    __slots__ = ("_event", "notified")
 
     def __init__(self) -> None:
-        self.rung = False
+        self.notified = False
         self._event: threading.Event | None = None
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """From any thread."""
-        self.rung = True
+        self.notified = True
         if self._event is not None:
             self._event.set()
 
     def wait(self, seconds: float) -> None:
         """Only for one."""
         self._event = threading.Event()
-        if not self.rung:
+        if not self.notified:
             self._event.wait(seconds)
 
 
@@ -223,20 +223,20 @@ class Listener:
         self._line: Line | None = None
         self._reader: object | None = None  # who reads the line: a sleeper, or this listener
         self._read = False  # since the thread last looked, a sleeper has
-        self._running = False
-        self._slept_at = 0.0  # when somebody was last seen to sleep
+        self._thread: object | None = None  # stands for the thread that runs
+        self._waited_at = 0.0  # when somebody was last seen to sleep
         self._called = threading.Event()
         self._closing = threading.Event()
         self._heard_at = self._asked_at = 0.0
 
-    def sleep(self, handle: WaitHandle) -> None:
+    def register_wait(self, handle: WaitHandle) -> None:
         """Ring this one."""
         with self._lock:
             self._add(handle)
             if self._reader is None:
                 self._called.set()
 
-    def unsleep(self, handle: WaitHandle) -> None:
+    def cancel_wait(self, handle: WaitHandle) -> None:
         """No longer."""
         self.bells.handles.discard(handle)
 
@@ -244,16 +244,16 @@ class Listener:
         """Sleep until rung, or for so long."""
         ends_at = monotonic() + seconds
         alarm = Alarm()
-        handle = sleeper_for(key, version, token, alarm.ring)
+        handle = handle_for(key, version, token, alarm.notify)
         try:
             line = self._begin(handle)
             if line is not None:
                 self._read_until(alarm, ends_at, line)
-            if not alarm.rung and (left := ends_at - monotonic()) > 0:
+            if not alarm.notified and (left := ends_at - monotonic()) > 0:
                 self._leave(handle)  # the line is broken, or somebody else reads it
                 alarm.wait(left)
         finally:
-            self.unsleep(handle)
+            self.cancel_wait(handle)
             if self._reader is handle:
                 self._leave(handle)
 
@@ -264,7 +264,7 @@ class Listener:
         with self._lock:
             if self._line is not None:
                 self._line.close()
-        self.bells.handles.wake_all()
+        self.bells.handles.notify_all()
 
     def forget(self) -> Line | None:
         """Let go of the line without touching it."""
@@ -274,12 +274,12 @@ class Listener:
     # --- who reads --------------------------------------------------------------------------
 
     def _add(self, handle: WaitHandle) -> None:
-        self._slept_at = monotonic()
+        self._waited_at = monotonic()
         self._send(self.bells.add(handle))
-        if not self._running and not self._closing.is_set():
-            self._running = True
-            if not started(self._run, "holdfast-listen"):
-                self._running = False
+        if self._thread is None and not self._closing.is_set():
+            self._thread = thread = object()
+            if not started(lambda: self._run(thread), "holdfast-listen"):
+                self._thread = None
 
     def _begin(self, handle: WaitHandle) -> Line | None:
         """Add a sleeper; the line, if it is to read it."""
@@ -304,7 +304,7 @@ class Listener:
         """In a sleeper's thread. If the line breaks, or after half a message, it is closed;
         our own thread notices."""
         try:
-            while not alarm.rung and (left := ends_at - monotonic()) > 0:
+            while not alarm.notified and (left := ends_at - monotonic()) > 0:
                 self._hear(line.read_within(left))
         except TimeoutError:
             pass
@@ -316,13 +316,22 @@ class Listener:
 
     # --- in our thread ----------------------------------------------------------------------
 
-    def _run(self) -> None:
+    def _run(self, thread: object) -> None:
+        """Whatever ends the thread, whoever sleeps next starts another."""
+        try:
+            self._connect_and_listen()
+        finally:
+            with self._lock:
+                if self._thread is thread:
+                    self._thread = self._line = None
+
+    def _connect_and_listen(self) -> None:
         pause = FIRST_PAUSE_S
         while not self._closing.is_set():
             try:
                 line = self._connect()
-            except HoldfastError:
-                # Who waits looks by itself meanwhile, and reports the trouble that it meets.
+            except Exception as trouble:
+                report_surprise(trouble)
                 if self._hung_up():
                     return
                 self._closing.wait(pause)
@@ -336,8 +345,8 @@ class Listener:
             except _Refused as why:
                 logger.warning("Redis does not push wake-ups, those who wait will poll: %s", why)
                 self._closing.wait(LONGEST_PAUSE_S)
-            except _BROKEN:
-                pass
+            except Exception as trouble:
+                report_surprise(trouble)
             with self._lock:
                 self._line = None
             line.close()
@@ -370,10 +379,10 @@ class Listener:
         now = monotonic()
         with self._lock:
             if self._reader is not None or self.bells.handles.any():
-                self._slept_at = now
-            if now - self._slept_at < LINGER_S:
+                self._waited_at = now
+            if now - self._waited_at < LINGER_S:
                 return False
-            self._running, self._line = False, None
+            self._thread = self._line = None
             return True
 
     def _attend(self, line: Line) -> None:
@@ -424,7 +433,7 @@ class Listener:
         try:
             self.bells.looked(key, self._look(key))
         except HoldfastError:
-            self.bells.ring(key)
+            self.bells.notify(key)
 
     def _send(self, request: bytes) -> None:
         if request and self._line is not None:
@@ -439,8 +448,15 @@ class _Refused(Exception):
 _BROKEN = (OSError, HiredisError, _Refused)
 
 
-def sleeper_for(key: str, version: Version, token: str, ring: Ring) -> WaitHandle:
+def report_surprise(trouble: Exception) -> None:
+    """Of what a listener met, tell what nobody has foreseen. Whoever waits looks by itself until
+    it listens again, and reports the store's trouble when it meets it, too."""
+    if not isinstance(trouble, (HoldfastError, *_BROKEN)):
+        logger.warning("Wake-ups from Redis stop for a moment: %r", trouble, exc_info=trouble)
+
+
+def handle_for(key: str, version: Version, token: str, notify: Notify) -> WaitHandle:
     """A sleeper whose mark is its token as the scripts write it."""
-    handle = WaitHandle(key, version, token, ring)
+    handle = WaitHandle(key, version, token, notify)
     handle.mark = word(token)
     return handle

@@ -22,10 +22,11 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
-from holdfast.errors import Unavailable
+from holdfast.errors import HoldfastError, OutcomeUnknown, Unavailable
 from holdfast.stores.async_adapters import DRAIN_S, drain
 from holdfast.stores.redis import errors
 from holdfast.stores.redis.connect import Address, Settings, shown
+from holdfast.stores.spin import Poll, poll_of
 
 _Reply = Future[list[Any]]
 
@@ -49,6 +50,7 @@ class Pipeline(asyncio.Protocol):
 
     def __init__(self, where: str, timeout_s: float) -> None:
         self.where = where
+        self.is_new = True  # it has not answered yet
         self.broken: Exception | None = None
         self.on_push: Callable[[Any], None] | None = None  # for a connection that only listens
         self._timeout_s = timeout_s
@@ -58,6 +60,7 @@ class Pipeline(asyncio.Protocol):
         self._unsent: list[bytes] = []  # the requests of the last ones that wait
         self._watch: asyncio.TimerHandle | None = None
         self._transport: Any = None
+        self._poll: Poll | None = None
         self._connection: Any = None
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
@@ -66,11 +69,14 @@ class Pipeline(asyncio.Protocol):
         """A new connection."""
         pipeline = cls(shown(address), settings.timeout_s)
         retry = Retry(NoBackoff(), 0)
-        connection = settings.connection(redis.asyncio.connection, retry, address)
+        connection = None
         try:
+            # Even to make one, redis-py opens a file.
+            connection = settings.connection(redis.asyncio.connection, retry, address)
             await connection.connect()
         except (RedisError, OSError) as exc:
-            await connection.disconnect(nowait=True)
+            if connection is not None:
+                await connection.disconnect(nowait=True)
             raise errors.not_connected(exc, pipeline.where) from exc
         pipeline._take_over(connection)
         return pipeline
@@ -79,8 +85,24 @@ class Pipeline(asyncio.Protocol):
         self._connection = connection
         self._transport = connection._writer.transport
         self._transport.set_protocol(self)
+        socket = self._transport.get_extra_info("socket")
+        self._poll = None if socket is None else poll_of(socket.fileno())
+
+    def usable(self) -> bool:
+        """Whether it can be used now. The loop may not have noticed yet that the server hung up:
+        then there is something to read, although nothing was asked. Asks only the kernel."""
+        if self.broken is None and not self._waiting and self._poll is not None and self._poll(0):
+            self._break(ConnectionResetError("the connection was closed by the server"))
+        return self.broken is None
 
     # --- asking -----------------------------------------------------------------------------
+
+    async def look(self, data: bytes) -> Any:
+        """Send a request that changes nothing, and get its reply."""
+        try:
+            return (await self.exchange(data))[0]
+        except OutcomeUnknown as trouble:
+            raise errors.no_doubt(trouble) from trouble.__cause__
 
     async def exchange(self, data: bytes, count: int = 1) -> list[Any]:
         """Send a request and get its replies."""
@@ -148,12 +170,17 @@ class Pipeline(asyncio.Protocol):
         replies.append(reply)
         if len(replies) == request.count:
             waiting.popleft()
+            self.is_new = False
             request.settled = True
             future = request.future
             if not future.done():
                 future.set_result(replies)
 
     # --- its end ----------------------------------------------------------------------------
+
+    def eof_received(self) -> None:
+        """The other side hung up."""
+        self._break(ConnectionResetError("the connection was closed by the server"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The other side hung up, or we did."""
@@ -208,12 +235,26 @@ class Shared:
         self._connect = connect
         self._pipeline: Pipeline | None = None
         self._connecting: asyncio.Future[Pipeline] | None = None
+        self.where = "?"  # whereto the newest one leads
         self.closed = False
 
     def ready(self) -> Pipeline | None:
         """The pipeline, if it can be used right now."""
         pipeline = self._pipeline
-        return pipeline if pipeline is not None and pipeline.broken is None else None
+        return pipeline if pipeline is not None and pipeline.usable() else None
+
+    async def exchange(self, data: bytes, count: int = 1, looks: bool = False) -> list[Any]:
+        """Send a request and get its replies. `looks`: it changes nothing."""
+        tried = False
+        while True:
+            pipeline = await self.get()
+            is_new = pipeline.is_new
+            try:
+                return await pipeline.exchange(data, count)
+            except HoldfastError as trouble:
+                if tried or not errors.can_ask_again(trouble, looks, is_new):
+                    raise errors.no_doubt(trouble) if looks else trouble from trouble.__cause__
+            tried = True
 
     async def get(self) -> Pipeline:
         """The pipeline. Whoever comes while one is being made waits for the same one."""
@@ -233,6 +274,7 @@ class Shared:
             pipeline.close()
             raise Unavailable("The connections to Redis were closed meanwhile.")
         self._pipeline = pipeline
+        self.where = pipeline.where
         return pipeline
 
     def _made(self, making: asyncio.Future[Pipeline]) -> None:

@@ -7,7 +7,7 @@ sending it again, elsewhere or in another form, never does anything twice.
 from __future__ import annotations
 
 from binascii import crc_hqx
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Struct
 from redis.exceptions import ResponseError
@@ -77,7 +77,9 @@ class SlotMap:
 
 
 class Question(Struct, frozen=True, gc=False):
-    """A plain command on one lock."""
+    """A plain command on one lock, which changes nothing."""
+
+    looks: ClassVar[bool] = True
 
     name: bytes  # of the lock's record
     command: bytes
@@ -151,13 +153,14 @@ class Errand:
         else:
             raise refused(error, self.where) from error
 
-    def request(self) -> tuple[bytes, int]:
-        """What to send, and how many replies come back; the last ones count."""
+    def request(self) -> tuple[bytes, int, bool]:
+        """What to send, how many replies come back (the last ones count), and whether it only
+        looks."""
         call = self._call
         request = call.request_in_full() if self._in_full else call.request
         if self.asking:
-            return call.asking(request), call.replies + 1
-        return request, call.replies
+            return call.asking(request), call.replies + 1, call.looks
+        return request, call.replies, call.looks
 
 
 def settled(call: Call, replies: list[Any], wanted: int, where: str) -> Any:

@@ -22,12 +22,12 @@ from holdfast.stores.base import AsyncStore, Outcome
 from holdfast.stores.redis import layout, talk
 from holdfast.stores.redis.connect import Site, site_from_client, site_from_url
 from holdfast.stores.redis.errors import OLDEST
-from holdfast.stores.redis.listen import Listener, sleeper_for
+from holdfast.stores.redis.listen import Listener, handle_for
 from holdfast.stores.redis.routing import Question
 from holdfast.stores.redis.talk import Corrupt, Speaker
 from holdfast.stores.redis.wire import Wire
 from holdfast.stores.redis.words import INFO, TIME, pack, scan_from, start_of
-from holdfast.stores.waiting.handles import NotifyingStore, Ring, WaitHandle
+from holdfast.stores.waiting.handles import Notify, NotifyingStore, WaitHandle
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
@@ -138,7 +138,7 @@ class RedisStore(NotifyingStore):
 
     def _corrupt(self, key: str) -> HoldfastError:
         try:
-            return corrupt(key, self.load(key).fault or "its text is damaged")
+            return corrupt(key, self.load(key))
         except HoldfastError as trouble:
             return trouble
 
@@ -180,15 +180,15 @@ class RedisStore(NotifyingStore):
 
     # --- waiting ----------------------------------------------------------------------------
 
-    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> WaitHandle:
+    def register_wait(self, key: str, version: Version, token: str, notify: Notify) -> WaitHandle:
         """Ring when the lock's channel says so."""
-        handle = sleeper_for(key, version, token, ring)
-        self._listener.sleep(handle)
+        handle = handle_for(key, version, token, notify)
+        self._listener.register_wait(handle)
         return handle
 
-    def unsleep(self, handle: WaitHandle) -> None:
+    def cancel_wait(self, handle: WaitHandle) -> None:
         """No longer ring."""
-        self._listener.unsleep(handle)
+        self._listener.cancel_wait(handle)
 
     def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
         """Sleep until it does, and listen meanwhile."""

@@ -65,6 +65,7 @@ class Call(Struct, frozen=True, gc=False):
     request: bytes  # as it is sent to a server that knows the script
     tail: bytes = b""  # a WAIT at its end, see `wait_replicas`
     replies: int = 1
+    looks: bool = False  # it changes nothing
 
     def request_in_full(self) -> bytes:
         """As it is sent to a server that does not know the script."""
@@ -174,7 +175,8 @@ class Speaker:
         first = b"[" + prefix.encode() if prefix else b"-"
         start = first if cursor is None else b"(" + cursor.encode(errors=_ANY_BYTES)
         stop = b"(" + prefix.encode() + b"\xff" if prefix else b"+"
-        return self._indexed(SCAN, "", start, stop, b"%d" % limit, self._head)
+        call = self._indexed(SCAN, "", start, stop, b"%d" % limit, self._head)
+        return replace(call, looks=True)
 
     def _indexed(self, script: Script, key: str, *words: bytes) -> Call:
         place, count = self._place(key), 3 + len(self._index) + len(words)
@@ -218,8 +220,8 @@ _ONE_KEY = bulk(b"1")
 # --- answers --------------------------------------------------------------------------------
 
 
-# What a script says that came upon a waiter it could not read.
-UNREADABLE = "HOLDFAST a waiter cannot be read"
+# What a script says that came upon a waiter it could not read, or upon the largest fence.
+UNREADABLE = "HOLDFAST this record cannot be used"
 
 
 class Corrupt(Exception):

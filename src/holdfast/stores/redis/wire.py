@@ -42,7 +42,7 @@ class Wire:
     def call(self, call: Call) -> Any:
         """Run a script; the answer is its reply."""
         lines = self._lines_for(call.name)
-        replies = lines.exchange(call.request, call.replies)
+        replies = lines.exchange(call.request, call.replies, call.looks)
         reply = settled(call, replies, self._replicas, lines.where) if call.tail else replies[0]
         return self._insist(call, reply, lines.where) if isinstance(reply, ResponseError) else reply
 
@@ -61,7 +61,7 @@ class Wire:
     def ask(self, question: Question) -> list[Any]:
         """Send plain commands to the server that has this key."""
         lines = self._lines_for(question.name)
-        replies = lines.exchange(question.request, question.replies)
+        replies = lines.exchange(question.request, question.replies, looks=True)
         if (error := error_in(replies)) is not None:
             errand = Errand(question, self._site, lines.where)
             while error is not None:
@@ -70,7 +70,7 @@ class Wire:
         return question.answers(replies)
 
     def ask_all(self, request: bytes) -> list[tuple[Address | None, Any]]:
-        """Send a command to the server, or to every master of a cluster."""
+        """Send a command that only looks to the server, or to every master of a cluster."""
         if self._site.kind != "cluster":
             return [(None, self.ask_at(None, request))]
         self._slots.stale = True  # there may be masters by now that nobody has told us of
@@ -78,9 +78,9 @@ class Wire:
         return [(master, self.ask_at(master, request)) for master in self._slots.masters()]
 
     def ask_at(self, address: Address | None, request: bytes) -> Any:
-        """Send a command to one server."""
+        """Send a command that only looks to one server."""
         lines = self._main if address is None else self._node(address)
-        return self._checked(lines.exchange(request), lines.where)[0]
+        return self._checked(lines.exchange(request, looks=True)[0], lines.where)
 
     def connect(self) -> Line:
         """A line of one's own, to any server that takes subscriptions."""
@@ -149,11 +149,10 @@ class Wire:
         except (HoldfastError, Corrupt) as trouble:
             return trouble
 
-    def _checked(self, replies: list[Any], where: str) -> list[Any]:
-        for reply in replies:
-            if isinstance(reply, ResponseError):
-                raise errors.refused(reply, where) from reply
-        return replies
+    def _checked(self, reply: Any, where: str) -> Any:
+        if isinstance(reply, ResponseError):
+            raise errors.refused(reply, where) from reply
+        return reply
 
     # --- finding servers --------------------------------------------------------------------
 
@@ -186,7 +185,7 @@ class Wire:
         if site.kind == "single":
             return Line(site.settings, site.addresses[0])
         line = Line(site.settings, self._master())
-        (role,) = line.exchange(ROLE)
+        role = line.look(ROLE)
         if not isinstance(role, ResponseError) and role[0] != b"master":
             line.close()
             raise Unavailable(f"Redis at {line.where} is not yet the master that Sentinel names.")
@@ -199,7 +198,7 @@ class Wire:
         for address in site.addresses:
             try:
                 sentinel = Line(site.sentinel_settings, address)
-                (reply,) = sentinel.exchange(master_of(site.service))
+                reply = sentinel.look(master_of(site.service))
                 sentinel.close()
                 return master_address(reply, site.service, sentinel.where)
             except HoldfastError as exc:
@@ -224,10 +223,10 @@ class Wire:
                 return
             line = self._first_of(self._slots.candidates())
             try:
-                (reply,) = line.exchange(CLUSTER_SLOTS)
+                reply = line.look(CLUSTER_SLOTS)
             finally:
                 line.close()
-            self._slots.learn(self._checked([reply], line.where)[0], _split(line.where))
+            self._slots.learn(self._checked(reply, line.where), _split(line.where))
 
 
 def _split(where: str) -> Address:

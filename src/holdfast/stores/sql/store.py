@@ -43,7 +43,7 @@ from holdfast.stores.sql.postgres import PostgreSQLDialect
 from holdfast.stores.sql.protocol import Dialect, Queries, Query
 from holdfast.stores.sql.setup import ddl_queries, ready_queries
 from holdfast.stores.sql.transport import Transport
-from holdfast.stores.waiting.handles import NotifyingStore, PollResult, Ring, WaitHandle, lets_in
+from holdfast.stores.waiting.handles import Notify, NotifyingStore, PollResult, WaitHandle, lets_in
 from holdfast.stores.waiting.poller import Poller
 
 if TYPE_CHECKING:
@@ -153,19 +153,19 @@ class SQLStore(NotifyingStore):
 
     # --- waiting ----------------------------------------------------------------------------
 
-    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> WaitHandle:
-        """Ring when a notification comes, or when a look finds a change."""
-        handle = WaitHandle(key, version, token, ring)
+    def register_wait(self, key: str, version: Version, token: str, notify: Notify) -> WaitHandle:
+        """Notify when a notification comes, or when a look finds a change."""
+        handle = WaitHandle(key, version, token, notify)
         self._waiting.add(handle)
         return handle
 
-    def unsleep(self, handle: WaitHandle) -> None:
-        """No longer ring."""
+    def cancel_wait(self, handle: WaitHandle) -> None:
+        """Stop notifying."""
         self._waiting.discard(handle)
 
     def notify_here(self, key: str, wake: Wake) -> None:
         """Wake those in this process who are polled for: they need not wait for the next look."""
-        self._poller.handles.wake(key, wake)
+        self._poller.handles.notify(key, wake)
 
     # --- its life ---------------------------------------------------------------------------
 

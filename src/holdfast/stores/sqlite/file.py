@@ -1,8 +1,7 @@
-"""One SQLite file of ours: opening it, its busy times, its errors and its clock."""
+"""One SQLite file of ours: opening it, its busy times and its errors."""
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import sqlite3
@@ -12,7 +11,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from holdfast.core.records import Micros
 from holdfast.errors import (
     ForeignStore,
     HoldfastError,
@@ -22,7 +20,7 @@ from holdfast.errors import (
     StoreReadOnly,
     Unavailable,
 )
-from holdfast.runtime import clock
+from holdfast.stores.shortage import has_room_for, shortage
 from holdfast.stores.sql_files import read_queries
 
 APPLICATION_ID = 0x484F4C44  # "HOLD", in the file's header
@@ -33,6 +31,8 @@ PAGE_BYTES = 1024
 CHECKPOINT_PAGES = 4000
 # The system has the file in its memory, too: what is in use at a time is a few pages.
 CACHE_KIB = 512
+# The file, its log, the log's index, and their folder while a file is made in it.
+DESCRIPTORS = 4
 SQL = read_queries(Path(__file__).with_name("queries.sql"))
 
 # The last one, SQLite's "locking protocol", is a race for the log that was lost too often.
@@ -45,7 +45,7 @@ class Connection:
     """A connection to the file at a path. Its callers see to it that one thread is in it."""
 
     def __init__(self, path: Path, busy_s: float) -> None:
-        self._path = path
+        self.path = path
         self._busy_s = busy_s
         self._closed = False
         self._paused = False  # closed, but only until it is next used
@@ -89,6 +89,12 @@ class Connection:
         self._closed, self._paused = True, False
         self._let_go()
 
+    def __del__(self) -> None:
+        # Nobody refers to it any more. Python would close the file as well, but since 3.13 not
+        # without a ResourceWarning.
+        with suppress(AttributeError, sqlite3.Error):  # it was never open
+            self._sqlite.close()
+
     def pause(self) -> None:
         """Let go of the file until it is next used.
 
@@ -117,8 +123,12 @@ class Connection:
         return known is not None and identity(self._index) != known
 
     def _resume(self) -> None:
-        self._open(f"{self._path.as_uri()}?mode=rw")  # and not a new file
-        self.note_index()
+        self._open(f"{self.path.as_uri()}?mode=rw")  # and not a new file
+        try:
+            self.note_index()
+        except BaseException:
+            self.pause()  # else nobody would notice any more that the log was taken away
+            raise
 
     def _open(self, name: str) -> None:
         try:
@@ -128,6 +138,8 @@ class Connection:
             )  # fmt: skip
         except sqlite3.Error as exc:
             raise self.trouble(exc, writing=False) from exc
+        # What somebody else has put there need not be text, although SQLite calls it so.
+        self._sqlite.text_factory = bytes
         self._cursor = self._sqlite.cursor()
         was_paused, self._paused = self._paused, False
         try:
@@ -155,7 +167,7 @@ class Connection:
 
     def trouble(self, exc: sqlite3.Error, *, writing: bool) -> HoldfastError:
         """The driver's error in our words."""
-        code, path = _code(exc), self._path
+        code, path = _code(exc), self.path
         if code in _BUSY:
             return Unavailable(f"{path} was kept locked by others for {self._busy_s:g} s.")
         if code == sqlite3.SQLITE_READONLY:
@@ -163,10 +175,7 @@ class Connection:
         if code == sqlite3.SQLITE_FULL:
             return StoreFull(f"{path} cannot grow: the disk is full. Free some space.")
         if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
-            return Misconfigured(
-                f"{path} cannot be opened ({exc}): it must not be a folder, its folder must "
-                f"exist, and both must be yours to write."
-            )
+            return _not_opened(path, exc)
         if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
             return ForeignStore(f"{path} is not a sound SQLite file ({exc}); it was left alone.")
         if code == sqlite3.SQLITE_IOERR:
@@ -174,6 +183,28 @@ class Connection:
         if isinstance(exc, sqlite3.ProgrammingError):
             return Unavailable(f"{path} was closed meanwhile.")
         return Misconfigured(f"{path}: {exc}")
+
+
+def _not_opened(path: Path, exc: sqlite3.Error) -> HoldfastError:
+    """SQLite says that it cannot open a file, and not why: look for the cause."""
+    if not has_room_for(DESCRIPTORS):
+        return shortage(str(path))
+    if _can_be_opened(path):
+        return Unavailable(f"{path} could not be opened just then ({exc}): try again.")
+    return Misconfigured(
+        f"{path} cannot be opened ({exc}): it must not be a folder, its folder must "
+        f"exist, and both must be yours to write."
+    )
+
+
+def _can_be_opened(path: Path) -> bool:
+    try:
+        real = path.resolve(strict=path.exists())
+        there = real.is_file() if real.exists() else real.parent.is_dir()
+        ours = (real, real.parent, Path(f"{real}-wal"), Path(f"{real}-shm"))
+        return there and all(os.access(one, os.R_OK | os.W_OK) for one in ours if one.exists())
+    except (OSError, RuntimeError):  # its name is too long, or leads round in a circle
+        return False
 
 
 def _code(exc: sqlite3.Error) -> int:
@@ -228,57 +259,6 @@ def _is_ours(path: Path, connection: Connection) -> bool:
             f"name another path."
         )
     return False
-
-
-# --- its clock ------------------------------------------------------------------------------
-
-
-class Clock:
-    """The clock that all processes on this file share.
-
-    Processes of one machine share its boot-time clock, which never jumps. What it counts
-    from is written into the file by the first to open it after a boot: the time of day,
-    or later if the file has seen a later one.
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        self._offset: Micros = 0
-        self._read = clock.wall
-        boot = _boot_id()
-        if boot is not None:
-            offset = _known_offset(connection, boot)
-            self._offset = _set_offset(connection, boot) if offset is None else offset
-            self._read = clock.monotonic
-
-    def now(self) -> Micros:
-        """The store's time."""
-        return self._offset + self._read()
-
-
-def _boot_id() -> str | None:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return None
-
-
-def _known_offset(connection: Connection, boot: str) -> Micros | None:
-    row = connection.run(SQL["get_meta"], ("clock",)).fetchone()
-    if row is None:
-        return None
-    known = json.loads(row[0])
-    return int(known["offset"]) if known["boot"] == boot else None
-
-
-def _set_offset(connection: Connection, boot: str) -> Micros:
-    with connection.transaction():
-        offset = _known_offset(connection, boot)  # somebody may have been faster
-        if offset is None:
-            (newest,) = connection.run(SQL["newest_version"]).fetchone()
-            offset = max(clock.wall(), newest + 1) - clock.monotonic()
-            value = json.dumps({"boot": boot, "offset": offset})
-            connection.run(SQL["set_meta"], ("clock", value), writing=True)
-    return offset
 
 
 def identity(path: Path) -> tuple[int, int] | None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.errors import Misconfigured
+from holdfast.stores.sqlite import system
 
-MOUNTS = Path("/proc/self/mountinfo")
 NETWORKED = {
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ceph", "glusterfs", "lustre", "gpfs", "beegfs",
     "ocfs2", "gfs2", "fuse.sshfs", "fuse.glusterfs", "fuse.ceph", "fuse.s3fs", "fuse.gcsfuse",
@@ -47,12 +47,8 @@ def check_place(path: Path, *, one_machine: bool) -> None:
 
 def mount_of(path: Path) -> Mount | None:
     """What a path is on; None where the system does not tell."""
-    try:
-        lines = MOUNTS.read_text(errors="surrogateescape").splitlines()
-    except OSError:
-        return None
     found: Mount | None = None
-    for mount in map(_mount, lines):
+    for mount in map(_mount, (system.told(system.MOUNTS) or "").splitlines()):
         inside = path.is_relative_to(mount.point)
         # Of two in the same place the later one hides the earlier.
         if inside and (found is None or len(mount.point.parts) >= len(found.point.parts)):

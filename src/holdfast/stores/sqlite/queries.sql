@@ -28,11 +28,14 @@ WHERE key = ? AND version = ?;
 -- name: delete
 DELETE FROM holdfast_locks WHERE key = ? AND version = ?;
 
+-- A cursor is a key, and a damaged one need not be text: both are given as bytes.
 -- name: first_page
-SELECT key, record, version FROM holdfast_locks WHERE key >= ? ORDER BY key LIMIT ?;
+SELECT key, record, version FROM holdfast_locks WHERE key >= CAST(? AS TEXT)
+ORDER BY key LIMIT ?;
 
 -- name: next_page
-SELECT key, record, version FROM holdfast_locks WHERE key > ? ORDER BY key LIMIT ?;
+SELECT key, record, version FROM holdfast_locks WHERE key > CAST(? AS TEXT)
+ORDER BY key LIMIT ?;
 
 -- name: turn
 SELECT version, turn, record FROM holdfast_locks WHERE key = ?;

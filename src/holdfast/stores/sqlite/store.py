@@ -21,10 +21,11 @@ from holdfast.core.records import SECOND, Micros, Record, encode
 from holdfast.errors import BadOption, BadURL, HoldfastError, Misconfigured, StoreReadOnly
 from holdfast.runtime import fork_hooks
 from holdfast.stores.base import Outcome, entry_from
-from holdfast.stores.sqlite.file import SQL, Clock, Connection, check_length, identity, prepare
+from holdfast.stores.sqlite.clock import Clock
+from holdfast.stores.sqlite.file import SQL, Connection, check_length, identity, prepare
 from holdfast.stores.sqlite.mounts import check_place
 from holdfast.stores.sqlite.watch import Watch
-from holdfast.stores.waiting.handles import NotifyingStore, Ring, WaitHandle
+from holdfast.stores.waiting.handles import Notify, NotifyingStore, WaitHandle
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
@@ -123,7 +124,7 @@ class SQLiteStore(NotifyingStore):
             self._open_anew()
             raise
         if wake:
-            self._watch.handles.wake(key, wake)
+            self._watch.handles.notify(key, wake)
         return outcome
 
     def swap_many(self, swaps: Sequence[Swap]) -> list[Outcome | Exception]:
@@ -139,7 +140,7 @@ class SQLiteStore(NotifyingStore):
             return [trouble] * len(swaps)
         for swap in swaps:
             if swap.wake:
-                self._watch.handles.wake(swap.key, swap.wake)
+                self._watch.handles.notify(swap.key, swap.wake)
         return outcomes
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
@@ -147,22 +148,25 @@ class SQLiteStore(NotifyingStore):
         with self._lock:
             self._check_file(self._clock.now())
             name, start = ("first_page", prefix) if cursor is None else ("next_page", cursor)
-            rows = self._connection.run(SQL[name], (start, limit)).fetchall()
+            first = start.encode(errors="surrogateescape")
+            rows = self._connection.run(SQL[name], (first, limit)).fetchall()
             now = self._now()
+        found = [(key.decode(errors="surrogateescape"), raw, version) for key, raw, version in rows]
         entries = tuple(
             (key, entry_from(raw, version, now))
-            for key, raw, version in rows
-            if key.startswith(prefix)
+            for key, raw, version in found
+            if key.startswith(prefix) and _is_text(key)
         )
-        return Page(entries, rows[-1][0] if len(entries) == limit else None)
+        goes_on = len(found) == limit and found[-1][0].startswith(prefix)
+        return Page(entries, found[-1][0] if goes_on else None)
 
-    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> WaitHandle:
+    def register_wait(self, key: str, version: Version, token: str, notify: Notify) -> WaitHandle:
         """Ring when the watch sees the key's turn change."""
-        handle = WaitHandle(key, version, token, ring)
+        handle = WaitHandle(key, version, token, notify)
         self._watch.add(handle)
         return handle
 
-    def unsleep(self, handle: WaitHandle) -> None:
+    def cancel_wait(self, handle: WaitHandle) -> None:
         """No longer ring."""
         self._watch.discard(handle)
 
@@ -232,7 +236,18 @@ class SQLiteStore(NotifyingStore):
                 f"which ends SQLite's locks on it. Start the process anew, and copy the file from "
                 f"another one."
             )
+        if not 0 <= now - self._checked_at < FILE_CHECKED_FOR:  # a clock that jumps shows here
+            self._clock.check()
         self._checked_at = now
+
+
+def _is_text(key: str) -> bool:
+    """Whether anybody can name this key. If not, it is none of ours."""
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _statement(

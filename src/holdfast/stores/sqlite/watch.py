@@ -14,7 +14,7 @@ from collections.abc import Callable
 from holdfast.core.contract import Interval
 from holdfast.stores.base import entry_from
 from holdfast.stores.sqlite.file import SQL, Connection
-from holdfast.stores.waiting.handles import WaitHandle, Wakeups, glimpse, lets_in, started
+from holdfast.stores.waiting.handles import WaitHandle, WaitHandles, lets_in, poll_result, started
 
 # Fast while something happens, slower when it is quiet.
 FASTEST_S, SLOWEST_S, SLOWING = 0.001, 0.005, 1.02
@@ -27,7 +27,7 @@ class Watch:
     """Rings sleepers when their keys change."""
 
     def __init__(self, connect: Callable[[], Connection], now: Callable[[], Interval]) -> None:
-        self.handles = Wakeups()
+        self.handles = WaitHandles()
         self._connect = connect
         self._now = now
         self._lock = threading.Lock()
@@ -56,7 +56,7 @@ class Watch:
         """End the thread, and let everyone look for themselves."""
         self._closed = True
         self._news.set()
-        self.handles.wake_all()
+        self.handles.notify_all()
 
     def pause(self, at_most_s: float) -> bool:
         """Before a fork: let go of the file. False: that was not possible."""
@@ -87,7 +87,7 @@ class Watch:
             # do not, the pause keeps them from coming back at once, again and again.
             time.sleep(AFTER_TROUBLE_S)
             self._running = False
-            self.handles.wake_all()
+            self.handles.notify_all()
 
     def _look(self, connection: Connection) -> None:
         seen, nap, idle_s = None, FASTEST_S, 0.0
@@ -120,7 +120,7 @@ class Watch:
             seen = None
             if row is not None:
                 version, turn, raw = row
-                seen = glimpse(entry_from(raw, version, now), turn)
+                seen = poll_result(entry_from(raw, version, now), turn)
             for handle in self.handles.handles(key):
                 if lets_in(handle, seen):
-                    handle.ring()
+                    handle.notify()

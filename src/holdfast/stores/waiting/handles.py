@@ -15,7 +15,7 @@ from holdfast.core.records import SECOND, Micros
 from holdfast.stores import spin
 from holdfast.stores.base import Store
 
-Ring = Callable[[], object]
+Notify = Callable[[], object]
 
 
 def started(run: Callable[[], None], name: str) -> bool:
@@ -31,13 +31,13 @@ def started(run: Callable[[], None], name: str) -> bool:
 class WaitHandle:
     """One waiting call. `ring` may be called from any thread, more than once."""
 
-    __slots__ = ("found", "key", "mark", "ring", "token", "version")
+    __slots__ = ("found", "key", "mark", "notify", "token", "version")
 
-    def __init__(self, key: str, version: Version, token: str, ring: Ring) -> None:
+    def __init__(self, key: str, version: Version, token: str, notify: Notify) -> None:
         self.key = key
         self.version = version
         self.token = token
-        self.ring = ring
+        self.notify = notify
         self.mark: Any = None  # for the store's own use
         self.found: Entry | None = None  # what was there when it was rung, if that is known
 
@@ -51,7 +51,7 @@ class PollResult(Struct, frozen=True):
     taken: bool = False
 
 
-def glimpse(entry: Entry, turn: Any) -> PollResult:
+def poll_result(entry: Entry, turn: Any) -> PollResult:
     """Of a whole record."""
     return PollResult(entry.version, turn, entry, is_taken(entry))
 
@@ -106,7 +106,7 @@ class LastHeard:
         return self.version > version
 
 
-class Wakeups:
+class WaitHandles:
     """The sleepers by key."""
 
     def __init__(self) -> None:
@@ -127,18 +127,18 @@ class Wakeups:
                 if not handles:
                     del self._sleepers[handle.key]
 
-    def wake(self, key: str, whom: Wake) -> None:
+    def notify(self, key: str, whom: Wake) -> None:
         """Ring those whom a write may let in."""
         if whom == NOBODY or not self._sleepers:
             return
         for handle in self.handles(key):
             if whom == ANYONE or handle.token in whom:
-                handle.ring()
+                handle.notify()
 
-    def wake_all(self) -> None:
+    def notify_all(self) -> None:
         """Ring everyone, as when the store closes."""
         for key in self.keys():
-            self.wake(key, ANYONE)
+            self.notify(key, ANYONE)
 
     def any(self) -> bool:
         """Whether somebody sleeps."""
@@ -159,23 +159,23 @@ class NotifyingStore(Store):
     """A store that rings its sleepers, so that neither a thread nor a task has to poll."""
 
     @abstractmethod
-    def sleep(self, key: str, version: Version, token: str, ring: Ring) -> WaitHandle:
+    def register_wait(self, key: str, version: Version, token: str, notify: Notify) -> WaitHandle:
         """Ring once the key may have changed; at once if it has since that version.
 
         Must not block: asyncio calls it on the event loop.
         """
 
     @abstractmethod
-    def unsleep(self, handle: WaitHandle) -> None:
+    def cancel_wait(self, handle: WaitHandle) -> None:
         """No longer ring."""
 
     def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
         """Sleep until a write rings."""
-        rung = threading.Event()
-        handle = self.sleep(key, version, token, rung.set)
+        notified = threading.Event()
+        handle = self.register_wait(key, version, token, notified.set)
         try:
-            rung.wait(at_most / SECOND)
+            notified.wait(at_most / SECOND)
         finally:
-            self.unsleep(handle)
+            self.cancel_wait(handle)
             spin.rest()
         return handle.found

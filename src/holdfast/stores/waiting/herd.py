@@ -31,11 +31,11 @@ MAKE_UP_S = 0.006
 class _Race:
     """What one process has learnt of one lock."""
 
-    __slots__ = ("at", "rung", "size")
+    __slots__ = ("at", "notified", "size")
 
     def __init__(self) -> None:
         self.size = 1.0  # how many seem to take part
-        self.rung: set[str] = set()  # the tokens of those who were rung and have not come back
+        self.notified: set[str] = set()  # the tokens of those who were rung and have not come back
         self.at = 0.0  # when it was last rung
 
 
@@ -46,14 +46,14 @@ class HerdDamper:
         self._races: OrderedDict[str, _Race] = OrderedDict()
         self._passed_over: dict[WaitHandle, float] = {}
 
-    def slept(self, handle: WaitHandle) -> None:
+    def registered(self, handle: WaitHandle) -> None:
         """Somebody goes to sleep, perhaps again."""
         race = self._races.get(handle.key)
-        if race is not None and handle.token in race.rung:
-            race.rung.discard(handle.token)
+        if race is not None and handle.token in race.notified:
+            race.notified.discard(handle.token)
             race.size = min(race.size + 1, MOST)
 
-    def woke(self, handle: WaitHandle) -> None:
+    def cancelled(self, handle: WaitHandle) -> None:
         """Somebody no longer sleeps."""
         self._passed_over.pop(handle, None)
 
@@ -65,7 +65,7 @@ class HerdDamper:
                 self._passed_over[handle] = now + MAKE_UP_S * random.uniform(0.5, 1)
             else:
                 self._passed_over.pop(handle, None)
-                race.rung.add(handle.token)
+                race.notified.add(handle.token)
                 answering.append(handle)
         return answering
 
@@ -86,8 +86,8 @@ class HerdDamper:
             race = self._races[key] = _Race()
             if len(self._races) > REMEMBERED:
                 self._races.popitem(last=False)
-        elif race.rung:  # they have not come back: they have got it
-            race.rung.clear()
+        elif race.notified:  # they have not come back: they have got it
+            race.notified.clear()
             race.size = max(1.0, race.size * WON)
         race.at = now
         return race

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from holdfast.errors import HoldfastError
-from holdfast.stores.waiting.handles import WaitHandle, Wakeups, started
+from holdfast.stores.waiting.handles import WaitHandle, WaitHandles, started
 
 SLOWING = 1.4
 # A waiter that looks for itself comes back soon: its key's pace is kept for so long.
@@ -28,13 +28,13 @@ MOST_KEYS = 500
 logger = logging.getLogger("holdfast")
 
 # Asks the store about keys: what is to be seen of each that has a record.
-Turns = Callable[[Sequence[str]], Mapping[str, Any]]
+Probe = Callable[[Sequence[str]], Mapping[str, Any]]
 # Whether what is to be seen (None: no record) may let this sleeper in. It is asked at every
 # look, and may keep a mark on the sleeper.
 Changed = Callable[[WaitHandle, Any], bool]
 
 
-class Naps(NamedTuple):
+class PollIntervals(NamedTuple):
     """How long a key is left alone, at first and in the end."""
 
     first_s: float = 0.02
@@ -46,7 +46,7 @@ class Pace:
 
     __slots__ = ("_naps", "at", "nap", "wanted_at")
 
-    def __init__(self, naps: Naps, now: float) -> None:
+    def __init__(self, naps: PollIntervals, now: float) -> None:
         self._naps = naps
         self.wanted_at = now  # when somebody was last seen to wait for it
         self.quicken(now)
@@ -65,11 +65,11 @@ class Pace:
 class Poller:
     """Rings sleepers when they may have been let in."""
 
-    def __init__(self, turns: Turns, changed: Changed, naps: Naps | None = None) -> None:
-        self.handles = Wakeups()
+    def __init__(self, turns: Probe, changed: Changed, naps: PollIntervals | None = None) -> None:
+        self.handles = WaitHandles()
         self._turns = turns
         self._may_have_changed = changed
-        self._naps = naps or Naps()
+        self._naps = naps or PollIntervals()
         self._changed = threading.Condition()
         self._paces: dict[str, Pace] = {}
         self._running = False
@@ -80,7 +80,7 @@ class Poller:
         self.handles.add(handle)
         with self._changed:
             if self._closed:
-                handle.ring()
+                handle.notify()
                 return
             now = time.monotonic()
             self._paces.setdefault(handle.key, Pace(self._naps, now)).wanted_at = now
@@ -99,7 +99,7 @@ class Poller:
         with self._changed:
             self._closed = True
             self._changed.notify()
-        self.handles.wake_all()
+        self.handles.notify_all()
 
     # --- the thread -------------------------------------------------------------------------
 
@@ -153,16 +153,16 @@ class Poller:
                 logger.exception("Looking for those who wait failed in an unknown way")
             for key in keys:
                 for handle in self.handles.handles(key):
-                    handle.ring()
+                    handle.notify()
             return
         for key in keys:
             sight = seen.get(key)
             handles = self.handles.handles(key)
-            self._ring(key, [one for one in handles if self._may_have_changed(one, sight)])
+            self._notify(key, [one for one in handles if self._may_have_changed(one, sight)])
 
-    def _ring(self, key: str, handles: list[WaitHandle]) -> None:
+    def _notify(self, key: str, handles: list[WaitHandle]) -> None:
         for handle in handles:
-            handle.ring()
+            handle.notify()
         if handles:
             with self._changed:
                 pace = self._paces.get(key)

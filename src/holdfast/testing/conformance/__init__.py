@@ -16,6 +16,7 @@ thread, so that the same case serves both.
 """
 
 from holdfast.testing.conformance import (
+    damage_cases,
     lease_cases,
     party_cases,
     queue_cases,
@@ -32,6 +33,7 @@ __all__ = [
     "Face",
     "Target",
     "World",
+    "damage_cases",
     "lease_cases",
     "party_cases",
     "queue_cases",

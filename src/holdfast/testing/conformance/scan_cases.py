@@ -43,6 +43,28 @@ async def scan_takes_the_prefix_literally(world: World) -> None:
         assert [key for key, _ in page.entries] == [world.key(expected)], prefix
 
 
+ODD_PREFIXES = (
+    ".", "..", "...", "./", "../", "/", "//", "/.", "a/", "a//", "a/.", "%", "%2", "%2F", "%00",
+    "?", "#", "&", "=", "+", "~", "-", ":", "\\", " ", "\t", "\n", "*", "[", "^", "$", "{", "'",
+    '"', "é", "\uff5e", "🔒", "\x7f", "NoSuchBucket", "LastModified",
+)  # fmt: skip
+
+
+@case
+async def prefixes_are_exact(world: World) -> None:
+    """Whatever a prefix looks like, all keys that begin so are listed, and no others."""
+    store = world.raw()
+    keys = {f"{prefix}{world.run}" for prefix in ODD_PREFIXES}
+    for key in keys:
+        assert isinstance(await store.swap(key, None, Record(1)), Swapped), key
+    for prefix in ODD_PREFIXES:
+        found = await scanned(store, prefix, 100)
+        assert all(key.startswith(prefix) for key in found), prefix
+        assert keys.intersection(found) == {key for key in keys if key.startswith(prefix)}, prefix
+        for end in (".", "/", "/.", "/.."):
+            assert await scanned(store, f"{prefix}{world.run}{end}", 100) == [], prefix
+
+
 async def scanned(store: Any, prefix: str, limit: int) -> list[str]:
     """The keys of a listing, page by page."""
     keys: list[str] = []

@@ -44,9 +44,13 @@ class Target(ABC):
     def open(self) -> Store:
         """A new client of the same data."""
 
+    def overwrite(self, key: str, text: str) -> None:
+        """Put this text in the place of the record that is stored under a key, past the store."""
+        raise NotImplementedError("Give the target a way to overwrite a record with a text.")
+
     def corrupt(self, key: str) -> None:
         """Overwrite what is stored under a key with something that is no record."""
-        raise NotImplementedError("Give the target a way to corrupt a record.")
+        self.overwrite(key, '{"v": 1, "fence": "no"}')
 
 
 class World:

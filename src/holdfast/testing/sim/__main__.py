@@ -1,23 +1,28 @@
 """`python -m holdfast.testing.sim`: replay a history, or look for one that breaks a rule.
 
-With `--seed`, one history is run and printed. Without, seeds are tried from this commit's
-first one on, for `--count` seeds or `--minutes`; the first history that breaks a rule is
-shrunk and printed, with the command that replays it. `--exhaustive` tries every schedule
-of a small scope instead.
+With `--seed`, one history is run and printed. Without, seeds are tried that nobody has seen,
+for `--count` seeds, or until `--minutes` are over if that comes first; the first history that
+breaks a rule is shrunk and printed, with the command that replays it. `--exhaustive` tries
+every schedule of a small scope instead.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import os
 import sys
 import time
 from collections.abc import Sequence
 
 from holdfast.testing.sim.exhaustive import SCOPES, explore
+from holdfast.testing.sim.jobs import search_in_jobs
 from holdfast.testing.sim.kinds import KINDS
 from holdfast.testing.sim.plan import DEFAULT_STEPS, FAULTS, Options
-from holdfast.testing.sim.runs import commit_seed, simulate
+from holdfast.testing.sim.runs import simulate, unseen_seed
 from holdfast.testing.sim.shrink import shrink
+
+WITHOUT_END = 10**9
 
 
 def say(text: str) -> None:
@@ -38,9 +43,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--keys", type=int, help="how many keys")
     parser.add_argument("--without", type=_names, default=(), help=f"of {','.join(FAULTS)}")
     parser.add_argument("--skip", type=_names, default=(), help="operations to leave out")
-    parser.add_argument("--first", type=int, help="the first seed; by default from the commit")
-    parser.add_argument("--count", type=int, default=2000, help="how many seeds to try")
-    parser.add_argument("--minutes", type=float, help="try seeds for this long instead")
+    parser.add_argument("--first", type=int, help="the first seed; by default one by chance")
+    parser.add_argument("--count", type=int, help="how many seeds to try (2000)")
+    parser.add_argument("--minutes", type=float, help="for how long to try seeds at most")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (0: one for each core)")
     parser.add_argument("--no-shrink", action="store_true", help="print it as it is")
     parser.add_argument("--exhaustive", action="store_true", help="every schedule of small scopes")
     return parser
@@ -68,23 +74,21 @@ def _show(options: Options) -> int:
 
 
 def _search(options: Options, given: argparse.Namespace) -> int:
-    first = commit_seed() if given.first is None else given.first
+    first = unseen_seed() if given.first is None else given.first
     say(f"seeds from {first} on")
     started = time.monotonic()
-    seed, effects = first, 0
-    while True:
-        took = time.monotonic() - started
-        if took > given.minutes * 60 if given.minutes else seed - first >= given.count:
-            break
-        history = simulate(options.but(seed=seed))
-        effects += history.effects
-        if history.violation:
-            say(f"seed {seed} breaks a rule: {history.violation}")
-            return _show(history.options if given.no_shrink else shrink(history.options))
-        seed += 1
-    count = seed - first
-    say(f"{count} histories, {effects} effects, {count / took:.0f} histories/s: no rule broken")
-    return 0
+    ends_at = started + given.minutes * 60 if given.minutes else math.inf
+    count = given.count or (2000 if given.minutes is None else WITHOUT_END)
+    jobs = given.jobs or os.cpu_count() or 1
+    found = search_in_jobs(options, range(first, first + count), ends_at, jobs, say)
+    took = time.monotonic() - started
+    rate = f"{found.histories} histories, {found.effects} effects, {found.histories / took:.0f}/s"
+    if found.failure is None:
+        say(f"{rate}: no rule broken, seeds from {first} on")
+        return 0
+    broken = found.failure.options
+    say(f"{rate}: seed {broken.seed} breaks a rule: {found.failure.violation}")
+    return _show(broken if given.no_shrink else shrink(broken))
 
 
 def _exhaust() -> int:

@@ -1,4 +1,4 @@
-"""What a checker is: it is told what happens, and raises `Violation` when a rule is broken."""
+"""The base of checkers: each is told what happens, and raises `Violation` if its rule is broken."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Violation(Exception):
 
 
 class Checker:
-    """Watches over one rule. It overrides what it wants to be told; the rest costs nothing."""
+    """Checks one rule. It overrides the methods for the events that it needs."""
 
     rule: str
     world: World
 
     def broken(self, what: str) -> Violation:
-        """The exception to raise."""
+        """Returns the exception to raise."""
         return Violation(self.rule, what)
 
     def begun(self, belief: Belief) -> None:

@@ -1,8 +1,8 @@
-"""A simulated client: its clocks, its witness and its keeper.
+"""A simulated client: its clocks, its observations and its keeper.
 
-The keeper's schedule is the core's; it is run as `holdfast.runtime.keeper_thread` runs it: a
-watch that never waits for the store, and a few threads for the beats. The watch can be
-starved; then it comes late, and only then may it be late.
+The keeper's schedule is the core's. It runs as in `holdfast.runtime.keeper_thread`: a watch that
+never waits for the store, and a few threads for the beats. The watch can be starved; only then may
+it be late.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class SimClient:
     # --- time ---------------------------------------------------------------------------------
 
     def at(self, t: int, do: Callable[..., None], *args: Any) -> None:
-        """Do something here at true time `t`; a pause puts it off, a crash ends it."""
+        """Call something on this client at true time `t`; a pause delays it, a crash drops it."""
         self.world.at(t, self._deliver, do, args)
 
     def _deliver(self, do: Callable[..., None], args: tuple[Any, ...]) -> None:
@@ -78,7 +78,7 @@ class SimClient:
             self.world.at(self.world.t, self._deliver, do, args)
 
     def heal(self) -> None:
-        """No pause, no partition, no starved watch any more."""
+        """End all pauses, partitions and starvation."""
         t = self.world.t
         self.paused_until = min(self.paused_until, t)
         self.cut_until = min(self.cut_until, t)
@@ -102,14 +102,14 @@ class SimClient:
         return self.clock.reaches(self.now() + duration)
 
     def trouble_until(self, *times: int) -> int:
-        """Something is wrong until the last of these times; which one that is."""
+        """Returns until when something is wrong: the last of these times."""
         last = max(times)
         self.last_trouble = max(self.last_trouble, last)
         return last
 
     @property
     def impeded_until(self) -> int:
-        """Until when the watch could not do its work."""
+        """Returns until when the watch could not run."""
         return max(self.paused_until, self.starved_until)
 
     # --- processes ----------------------------------------------------------------------------
@@ -125,7 +125,7 @@ class SimClient:
         self.processes.remove(process)
 
     def crash(self) -> None:
-        """Gone, without a word."""
+        """End the client at once, without any clean-up."""
         self.dead = True
         self.world.ledger.gone(self)
         for process in self.processes:
@@ -134,7 +134,7 @@ class SimClient:
     # --- leases -------------------------------------------------------------------------------
 
     def adopt(self, hold: Hold, op: Op) -> Belief:
-        """A lease was granted: look after it."""
+        """Look after a lease that was granted."""
         belief = Belief(self, hold, op, self.world.t)
         self.beliefs[hold] = belief
         self.keeper.add(hold)
@@ -145,11 +145,11 @@ class SimClient:
         return belief
 
     def keep(self, hold: Hold, op: Op) -> None:
-        """In the middle of an acquire_all."""
+        """Look after a lease of an acquire_all that is still going on."""
         self.adopt(hold, op)
 
     def end(self, hold: Hold, state: State, how: str) -> bool:
-        """End a hold for good. False: it had ended before."""
+        """End a hold for good. Returns False if it had ended before."""
         self.keeper.discard(hold)
         if not hold.end(state, how):
             return False
@@ -157,13 +157,13 @@ class SimClient:
         return True
 
     def lose(self, hold: Hold, why: str) -> None:
-        """It came to light that a hold is no longer ours."""
+        """End a hold that turned out to be lost."""
         self.keeper.discard(hold)
         if hold.end("lost", why):
             self._lost(hold)
 
     def look_around(self) -> None:
-        """Somebody here asks of every lease whether it is still held."""
+        """Ask of every lease whether it is still held, as a program might at any time."""
         for belief in list(self.beliefs.values()):
             self.world.look(belief)
 

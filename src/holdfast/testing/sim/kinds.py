@@ -8,7 +8,8 @@ from typing import Final, Literal
 from holdfast.core.contract import ClockSource, Facts
 from holdfast.core.records import SECOND, Micros
 
-# dated: a reply tells the time only where it matters; else an object tells when it was written.
+# dated: a reply tells the time only where it matters, and reads it after the record; else an
+# object tells when it was written.
 ClockKind = Literal["exact", "seconds", "patchy", "dated", "none"]
 
 

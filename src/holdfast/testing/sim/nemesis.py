@@ -1,4 +1,4 @@
-"""What goes wrong from time to time: incidents, each with a source of chance of its own."""
+"""Incidents: crashes, pauses, partitions and the like, each with its own source of chance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DAY = 24 * 3600 * 1_000_000
 
 
 class Nemesis:
-    """Makes trouble until the world is healed."""
+    """Causes incidents until the world is healed."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -37,7 +37,7 @@ class Request:
         self.settled = False  # its sender has its answer, or is about to give up
 
     def awaited(self, t: int) -> bool:
-        """Whether its sender still hopes."""
+        """Whether the sender still waits for the answer."""
         process = self.process
         return process.epoch == self.epoch and t <= self.gives_up_at and not process.client.dead
 
@@ -58,7 +58,7 @@ class Network:
         self._fates, self._worst = (), 0.0
 
     def cut_all(self) -> None:
-        """The server is gone, and everything on its way with it."""
+        """Drop all connections, with every request and reply on its way."""
         self._cut = self._world.t
         self._store.hang_up()
 
@@ -133,6 +133,7 @@ class Network:
     def _reply(self, request: Request, sent: int, answer: Any) -> None:
         process = request.process
         client = process.client
+        answer = self._store.read_clock_last(answer, self._world.t)
         if client.cut_until > self._world.t or sent < self._cut:
             self._time_out(request)
         elif client.paused_until > self._world.t:
@@ -154,7 +155,7 @@ class Network:
             self._time_out(request)
 
     def _time_out(self, request: Request) -> None:
-        """Nothing will be heard: the sender gives up after its time."""
+        """Let the sender give up after its time: no answer will come."""
         effect = request.effect
         rng = request.process.op.rng
         unknown = OutcomeUnknown("No answer came.")

@@ -36,7 +36,7 @@ class Op:
         self.ending: Hold | None = None  # the hold that it gives up
         self.got: list[Belief] = []
         self.evicted: set[int] = set()  # the fences of those whom it was told to have thrown out
-        self.seen_free: str | None = None  # a key of which it was told that nobody holds it
+        self.seen_free: tuple[str, ...] = ()  # keys of which it was told that nobody holds them
         self.outcome: BaseException | None = None
         self.cleaned = True  # False: it could not take back what it had left
         self.cancel_in = 0  # after how many effects it is interrupted; 0: it is not

@@ -99,6 +99,7 @@ class Plan:
     watch_late: Micros  # how late the watch of a keeper may be; then beats share a trip
     contention: bool  # everybody wants the same thing
     bundles: bool  # most want several keys for long, so that their beats can share a trip
+    watched: bool  # most hold for long or only look, and replies may take longer than a ttl
     faults: tuple[str, ...] = field(default=())
 
     @property
@@ -155,10 +156,14 @@ def make_plan(options: Options) -> Plan:
         watch_late=rng.choice((0, ttls[0] // 6)),
         contention=rng.random() < 0.4,
         bundles=rng.random() < 0.3,
+        watched=rng.random() < 0.2,
     )
     if plan.bundles:
         plan.watch_late = ttls[0] // 6
         plan.keys = plan.keys if options.keys else tuple("abcdef")
+    if plan.watched:
+        plan.request_timeout = plan.longest_delay = 2 * plan.longest_ttl
+        swarm["delay"] = 4
     on = {name: weight for name, weight in swarm.items() if name not in options.without}
     return _with_faults(plan, on)
 

@@ -147,16 +147,23 @@ class Process:
 
     def reply(self, epoch: int, effect: Any, sent: int, answer: Any) -> None:
         """A store's answer comes: stamp it as a driver does, and go on, if not at once."""
-        client = self.client
-        world, kind = client.world, type(effect)
-        if kind is Load:
-            answer = answer, sent, client.now()
-        elif kind is not Scan:
-            answer = answer, client.now()
-        if world.preempts and self.op.rng.random() < world.preempts:
-            client.at(self._stall(), self.wake, epoch, answer)
+        world = self.client.world
+        stalls = world.preempts and self.op.rng.random() < world.preempts
+        if stalls and world.plan.watched:  # before it reads its clock
+            self.client.at(self._stall(), self._wake_stamped, epoch, type(effect), sent, answer)
+        elif stalls:
+            stamped = self._stamped(type(effect), sent, answer)
+            self.client.at(self._stall(), self.wake, epoch, stamped)
         else:
-            self.wake(epoch, answer)
+            self._wake_stamped(epoch, type(effect), sent, answer)
+
+    def _wake_stamped(self, epoch: int, kind: type, sent: int, answer: Any) -> None:
+        self.wake(epoch, self._stamped(kind, sent, answer))
+
+    def _stamped(self, kind: type, sent: int, answer: Any) -> Any:
+        if kind is Load:
+            return answer, sent, self.client.now()
+        return answer if kind is Scan else (answer, self.client.now())
 
     def _stall(self) -> int:
         """This thread stands still; until when. Others of its client look around meanwhile."""

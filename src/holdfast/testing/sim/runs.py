@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import zlib
-from collections.abc import Iterator
+import math
+import secrets
+import time
 from dataclasses import dataclass
-from pathlib import Path
+from typing import NamedTuple
 
 from holdfast.testing.sim import timeline
 from holdfast.testing.sim.checker import Violation
@@ -37,24 +37,28 @@ def simulate(options: Options, *, record: bool = False) -> History:
     return History(options, world.effects, violation, text)
 
 
-def failures(first_seed: int, count: int, options: Options) -> Iterator[History]:
-    """The histories of so many seeds that violate a rule."""
-    for seed in range(first_seed, first_seed + count):
-        history = simulate(options.but(seed=seed))
+class Found(NamedTuple):
+    """What came of many histories: how many were run, and the first that broke a rule."""
+
+    histories: int
+    effects: int
+    failure: History | None
+
+
+def search(options: Options, first_seed: int, count: int, ends_at: float = math.inf) -> Found:
+    """Run the histories of so many seeds, until one breaks a rule or `time.monotonic` says
+    that it is time to end."""
+    effects = 0
+    for ran in range(count):
+        if time.monotonic() >= ends_at:
+            return Found(ran, effects, None)
+        history = simulate(options.but(seed=first_seed + ran))
+        effects += history.effects
         if history.violation is not None:
-            yield history
+            return Found(ran + 1, effects, history)
+    return Found(count, effects, None)
 
 
-def commit_seed(near: Path | None = None) -> int:
-    """Where this commit's seeds begin: each commit looks somewhere new."""
-    try:
-        found = subprocess.run(
-            ["git", "rev-parse", "HEAD"],
-            cwd=near or Path.cwd(),
-            capture_output=True,
-            check=True,
-            timeout=10,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return 0
-    return zlib.crc32(found.stdout.strip()) * 1000
+def unseen_seed() -> int:
+    """A first seed that nobody has begun with before, with room for a billion after it."""
+    return secrets.randbelow(10**9) * 10**9

@@ -75,13 +75,28 @@ class StoreModel:
             return None
         return self._to_the_second()
 
+    def read_clock_last(self, answer: Any, t: int) -> Any:
+        """What a look has found, where the clock is read after the record: right before the
+        reply comes, at the latest."""
+        if self.kind.clock != "dated":
+            return answer
+        self.t = t
+        if isinstance(answer, Page):
+            return Page(
+                tuple((key, self._dated_now(e)) for key, e in answer.entries), answer.cursor
+            )
+        return self._dated_now(answer) if isinstance(answer, Entry) else answer
+
+    def _dated_now(self, entry: Entry) -> Entry:
+        return entry if entry.now is None else replace(entry, now=self._to_the_second())
+
     def _to_the_second(self) -> Interval:
         at = self.clock.at(self.t)
         second = at - at % SECOND
         return Interval(second, second + SECOND - 1)
 
     def record(self, key: str) -> Record:
-        """What is there, for those who see everything."""
+        """Returns the record, for checkers, which see everything."""
         row = self._rows.get(key)
         return EMPTY if row is None else row[0]
 
@@ -159,7 +174,7 @@ class StoreModel:
     # --- waiting ------------------------------------------------------------------------------
 
     def watch(self, key: str, version: Any, token: str, ring: Callable[[], None]) -> None:
-        """Ring when a write says so; at once if one came before. Rung watchers are gone."""
+        """Notify a watcher once: when a write says so, or at once if one came before."""
         row = self._rows.get(key)
         if version != (None if row is None else row[1]):
             ring()
@@ -177,14 +192,14 @@ class StoreModel:
             self._watchers[key] = stay
 
     def hang_up(self) -> None:
-        """All connections end: whoever waits looks again."""
+        """End all connections: every waiter looks again."""
         for key in list(self._watchers):
             self._ring(key, ANYONE)
 
     # --- failover -----------------------------------------------------------------------------
 
     def fail_over(self, since: int) -> int:
-        """A replica takes over that had not heard of the writes since then. How many."""
+        """Let a replica take over that lacks the writes since then. Returns how many it lacks."""
         lost = 0
         before = dict(self._rows)
         while self._journal and self._journal[-1][0] >= since:

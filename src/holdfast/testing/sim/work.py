@@ -181,7 +181,10 @@ def pick_kind(client: SimClient, op: Op) -> str:
         return "purge"
     if throw < 0.46:
         return "list"
-    return "watch" if throw < 0.49 else "hold"
+    watches, lists = (0.60, 0.85) if world.plan.watched else (0.49, 0.49)
+    if throw < watches:
+        return "watch"
+    return "list" if throw < lists else "hold"
 
 
 def _hold(client: SimClient, op: Op) -> Script[None]:
@@ -252,7 +255,11 @@ def _purge(client: SimClient, op: Op) -> Script[None]:
 
 
 def _list(client: SimClient, op: Op) -> Script[None]:
-    yield from _quietly(op, list_steps(client.observations, "", None))
+    seen = yield from _quietly(op, list_steps(client.observations, "", None))
+    op.back_at = client.world.t
+    if seen is not None:
+        op.seen_free = tuple(lock.key for lock in seen.locks if not lock.holders)
+    client.world.ledger.op_done(op)
 
 
 def _watch(client: SimClient, op: Op) -> Script[None]:
@@ -262,7 +269,7 @@ def _watch(client: SimClient, op: Op) -> Script[None]:
     wait = BoundedWait(key, client.name, timeout, 10 * SECOND, client.now())
     yield from _quietly(op, wait_until_free_steps(client.observations, wait))
     op.back_at = client.world.t
-    op.seen_free = key if op.outcome is None else None
+    op.seen_free = (key,) if op.outcome is None else ()
     client.world.ledger.op_done(op)
 
 
@@ -310,7 +317,8 @@ def _hold_on(client: SimClient, op: Op, beliefs: list[Belief]) -> Script[None]:
 def _body(client: SimClient, op: Op, beliefs: list[Belief]) -> Script[None]:
     rng, world = op.rng, client.world
     ttl = beliefs[0].hold.ttl
-    long = rng.random() < (0.9 if world.plan.bundles else 0.5)
+    plan = world.plan
+    long = rng.random() < (0.9 if plan.bundles or plan.watched else 0.5)
     for _ in range(1 + int(rng.random() * (4 if long else 1))):
         for belief in beliefs:
             world.look(belief)
@@ -318,7 +326,7 @@ def _body(client: SimClient, op: Op, beliefs: list[Belief]) -> Script[None]:
             _share(client, op, beliefs[0])
         if rng.random() < 0.1:
             yield from renew(client, beliefs[0])
-        span = ttl if long else ttl // 20
+        span = (3 * ttl if plan.watched else ttl) if long else ttl // 20
         yield from Sleep(1000 if world.healing else int(rng.random() * span))
     for belief in beliefs:
         world.look(belief)

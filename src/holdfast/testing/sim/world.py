@@ -82,7 +82,7 @@ class Worker:
 
 
 class World:
-    """Everything there is."""
+    """One simulated world, from the first event to the last."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class World:
             newcomer.at(self.t + delay, worker.next)
 
     def newcomer(self) -> SimClient:
-        """Somebody who was never here before."""
+        """Returns a new client that has seen nothing of this world."""
         client = SimClient(self, len(self.clients), 0)
         self.clients.append(client)
         return client

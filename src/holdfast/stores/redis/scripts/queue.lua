@@ -43,7 +43,7 @@ local function each_waiter(queue, visit)
     local waiter = { text = string.sub(queue, start, stop) }
     waiter.token, waiter.mode, waiter.since, waiter.expires_at, waiter.limit =
       string.match(waiter.text, WAITER)
-    if not waiter.token then error('HOLDFAST a waiter cannot be read') end
+    if not waiter.token then error('HOLDFAST this record cannot be used') end
     if visit(waiter) then return end
     start = next_start
   end

@@ -26,7 +26,9 @@ local function without(holders, token)
   return others
 end
 
+-- A record with the largest fence can be read, and nobody can be granted more.
 local function next_fence(record)
+  if record.fence >= MOST - 1 then error('HOLDFAST this record cannot be used') end
   return math.max(record.fence + 1, now)
 end
 

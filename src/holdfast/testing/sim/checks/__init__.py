@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.testing.sim.checker import Checker
+from holdfast.testing.sim.checks.certainty import Certainty
 from holdfast.testing.sim.checks.deadlines import Deadlines
 from holdfast.testing.sim.checks.evicting import Evicting
 from holdfast.testing.sim.checks.fences import Fences
@@ -27,6 +28,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     Fences,
     OnlyTheToken,
     Evicting,
+    Certainty,
     Together,
     Queue,
     Idle,

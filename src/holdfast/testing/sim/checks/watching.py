@@ -1,6 +1,7 @@
-"""Who waits until a lock is free is not told so while it is held all the time.
+"""Who waits until a lock is free, or lists locks, is not told that one is free while it is held
+all the time.
 
-Somebody who held before the wait began, and still does when it ends, was there whenever the
+Somebody who held before the look began, and still does when it ends, was there whenever the
 watcher looked. Not promised beside a belief that was revoked or shaken (see `ledger`), nor
 on a store that does not compare versions.
 """
@@ -18,9 +19,10 @@ class Watching(Checker):
 
     def op_done(self, op: Op) -> None:
         world, ledger = self.world, self.world.ledger
-        if op.seen_free is None or not world.plan.kind.compares:
+        if not world.plan.kind.compares:
             return
-        for belief in ledger.on(op.seen_free):
-            throughout = belief.since <= op.started and belief.valid(world.t)
-            if throughout and not ledger.excused(belief):
-                raise self.broken(f"{op} was told that {op.seen_free} is free beside {belief}")
+        for key in op.seen_free:
+            for belief in ledger.on(key):
+                throughout = belief.since <= op.started and belief.valid(world.t)
+                if throughout and not ledger.excused(belief):
+                    raise self.broken(f"{op} was told that {key} is free beside {belief}")

@@ -1,4 +1,4 @@
-"""Who holds a lock, in a task's words: what `holdfast ls` and the messages show."""
+"""The owner and the note of a lease that a task holds, as `holdfast ls` and messages show them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from holdfast.api.options import LONGEST_TEXT, default_owner
 
 
 def running_task() -> Any:
-    """The Celery task that runs here; None for a function that was called by itself."""
+    """Returns the Celery task that runs here; None if the function was called without one."""
     return current_task._get_current_object() if current_task else None
 
 
 def owner_of(task: Any) -> str | None:
-    """`module.task[task id]`; None leaves it to the client."""
+    """Returns `module.task[task id]`; None means the client's own owner."""
     if task is None:
         return None
     who = f"[{task.request.id or 'called directly by ' + default_owner()}]"
@@ -23,7 +23,7 @@ def owner_of(task: Any) -> str | None:
 
 
 def note_of(task: Any, extra: dict[str, Any]) -> dict[str, Any]:
-    """What is known of the run, for people and programs who look at the lock."""
+    """Returns the note: what is known of this run, and what the decorator adds."""
     if task is None:
         return extra
     request = task.request

@@ -4,12 +4,15 @@ All leases of a process are maintained by one keeper, each three times within it
 What fails is tried again, for as long as the file does not say that the lease is somebody
 else's: the work goes on meanwhile, and nobody may have noticed. Then, and only then, it is
 lost, and that is told: `lease.lost` is set and an error is logged.
+
+A lease and the callable that releases it can be pickled, as mops' can. A copy in another process
+releases the same lease, and maintains nothing: whoever has had it maintained finds that it was
+released, and stops.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -20,16 +23,23 @@ from holdfast.dropin.keeping import Renewals, renewals
 from holdfast.dropin.mops_lock.contents import Emitter, decode, is_released
 from holdfast.dropin.mops_lock.errors import CannotMaintainLease, LeaseLostError
 from holdfast.dropin.mops_lock.lease import Lease, LeaseAcquired
+from holdfast.dropin.mops_lock.setting import MAINTAIN_LEASES
 from holdfast.dropin.mops_lock.slots import open_slot
 from holdfast.errors import HoldfastError, LeaseLost, Unavailable
+
+__all__ = [
+    "MAINTAIN_LEASES",
+    "CannotMaintainLease",
+    "LeaseLostError",
+    "add_lease_to_maintenance_daemon",
+    "maintain_to_release",
+    "make_remote_lease_writer",
+    "no_maintain",
+]
 
 logger = logging.getLogger("holdfast")
 
 Release = Callable[[], None]
-
-# The setting of mops, under the names by which it finds it in the environment.
-SETTING = "thds.mops.pure.local.maintain_leases"
-_OFF = {"0", "false", "no", "off", "n", "f", ""}
 
 
 class Maintenance(Renewals):
@@ -43,6 +53,10 @@ class Maintenance(Renewals):
     def lost(self, hold: Hold) -> None:
         """Somebody else has it; or it ran out by our clock, and we go on trying."""
         releaser = self.kept(hold)
+        if isinstance(releaser, _Releaser) and releaser.was_released():
+            self.end(hold)
+            logger.info("The lease at %s was released elsewhere", hold.key)
+            return
         if not isinstance(releaser, _Releaser) or releaser.is_over():
             super().lost(hold)
             return
@@ -61,6 +75,9 @@ class _Releaser:
         self._ended = False
         self._hold: Hold | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _copied, (self._lease,)
+
     def begin(self) -> None:
         """Maintain it from now on."""
         name = str(getattr(self._lease, "uri", self._lease.writer_id))
@@ -70,6 +87,10 @@ class _Releaser:
     def is_over(self) -> bool:
         """Whether there is nothing left to maintain."""
         return self._ended
+
+    def was_released(self) -> bool:
+        """Whether somebody who has this lease too, or a copy of it, gave it back."""
+        return isinstance(self._lease, Lease) and self._lease.released_elsewhere
 
     def _maintain(self) -> bool:
         if not self._lock.acquire(blocking=False):  # nobody else shall hang with it
@@ -86,17 +107,29 @@ class _Releaser:
 
     def __call__(self) -> None:
         """Maintain it no more, and release it."""
+        with self._keeper.lock:
+            kept = self._keeper.releasers.get(self._lease.writer_id, self)
+        for one in {self, kept}:  # a copy releases what another one of this process maintains
+            one.stop()
+        with self._lock:
+            self._lease.release()
+
+    def stop(self) -> None:
+        """Maintain it no more."""
         self._forget()
         if self._hold is not None:
             self._keeper.end(self._hold)
-        with self._lock:
-            self._lease.release()
 
     def _forget(self) -> None:
         self._ended = True
         with self._keeper.lock:  # somebody may want to have it maintained anew
             if self._keeper.releasers.get(self._lease.writer_id) is self:
                 del self._keeper.releasers[self._lease.writer_id]
+
+
+def _copied(lease: LeaseAcquired) -> _Releaser:
+    """What is unpickled, which may be in another process."""
+    return _Releaser(renewals(Maintenance), lease)
 
 
 def add_lease_to_maintenance_daemon(lease_acq: LeaseAcquired) -> Release:
@@ -159,25 +192,13 @@ def _lost(uri: str, why: str) -> LeaseLostError:
     )
 
 
-_maintains = True
-
-
 def no_maintain() -> None:
     """From now on `maintain_to_release` maintains nothing in this process."""
-    global _maintains
-    _maintains = False
+    MAINTAIN_LEASES.set_global(False)
 
 
 def maintain_to_release(acquired_lease: LeaseAcquired) -> Release:
     """Maintain a lease in the background, unless that was switched off; how to release it."""
-    if _maintains and _is_on():
+    if MAINTAIN_LEASES():
         return add_lease_to_maintenance_daemon(acquired_lease)
     return acquired_lease.release
-
-
-def _is_on() -> bool:
-    plain = SETTING.replace(".", "_")
-    for name in (SETTING, plain, plain.upper()):
-        if name in os.environ:
-            return os.environ[name].strip().lower() not in _OFF
-    return True

@@ -1,0 +1,161 @@
+"""`Unavailable` and `Misconfigured` say "surely not done": they are only raised where it is so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast.core.acquiring import Terms, acquire_steps
+from holdfast.core.commands import Claim, Free, Granted, Offer, Take
+from holdfast.core.contract import Applied, Conflict
+from holdfast.core.effects import Apply, Effect, Load, Steps
+from holdfast.core.holds import Attempt, Care
+from holdfast.core.observations import Observations
+from holdfast.core.records import SECOND, Holder
+from holdfast.core.steps import (
+    CUT_OFF_WITHIN,
+    enter_steps,
+    evict_steps,
+    offer_steps,
+    release_steps,
+)
+from holdfast.errors import HoldfastError, Misconfigured, OutcomeUnknown, StoreReadOnly, Unavailable
+from tests.core.test_steps import (
+    BROKEN,
+    CLOCK,
+    DONE,
+    FREE,
+    HELD,
+    TAKEN,
+    TTL,
+    Store,
+    claim,
+    observations,
+)
+from tests.play import play
+
+UNTIL = 5 * SECOND
+AWAY = [Unavailable("away")] * 100
+READ_ONLY = [StoreReadOnly("a replica now")] * 100
+
+Call = Callable[[Observations], Steps[Any]]
+CALLS: dict[str, Call] = {
+    "acquire": lambda knows: acquire_steps(knows, claim(), Terms(2 * SECOND), 0),
+    "try_acquire": lambda knows: acquire_steps(knows, claim(), Terms(0), 0),
+    "release": lambda knows: release_steps(knows, Attempt("k", Free("t")), 0, UNTIL),
+    "hand_over": lambda knows: offer_steps(knows, Attempt("k", Offer("t", "new", TTL)), UNTIL),
+    "take": lambda knows: enter_steps(
+        knows, Attempt("k", Take("t", "new", "me", TTL)), Care(), UNTIL
+    ),
+    "evict": lambda knows: evict_steps(knows, "k", None, UNTIL),
+}
+
+
+@pytest.mark.parametrize("after", [AWAY, READ_ONLY], ids=["away", "read only"])
+@pytest.mark.parametrize("unknown", [1, 2, 3])
+@pytest.mark.parametrize("call", CALLS)
+def test_a_script_without_an_answer_stays_in_doubt(
+    call: str, unknown: int, after: list[HoldfastError]
+) -> None:
+    """However often the store is tried in vain afterwards, and for whatever reason."""
+    look = [HELD] if call == "evict" else []
+    store = Store(*look, *[OutcomeUnknown("lost")] * unknown, *after)
+    with pytest.raises(OutcomeUnknown):
+        play(CALLS[call](observations("scripted")), store)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_script_that_was_never_taken_is_surely_not_done(call: str) -> None:
+    """Without a doubt there is none in the error either."""
+    look = [HELD] if call == "evict" else []
+    for after, kind in ((AWAY, Unavailable), (READ_ONLY, Misconfigured)):
+        with pytest.raises(kind):
+            play(CALLS[call](observations("scripted")), Store(*look, *after))
+
+
+@pytest.mark.parametrize("after", [AWAY, READ_ONLY], ids=["away", "read only"])
+@pytest.mark.parametrize("call", [name for name in CALLS if name not in ("evict", "take")])
+def test_a_swap_that_may_still_be_on_its_way_stays_in_doubt(
+    call: str, after: list[HoldfastError]
+) -> None:
+    """A look showed the version that it expects: it may be carried out after that look."""
+    there = FREE if "acquire" in call else HELD
+    store = Store(there, OutcomeUnknown("lost"), there, *after)
+    with pytest.raises(OutcomeUnknown):
+        play(CALLS[call](observations()), store)
+
+
+@pytest.mark.parametrize("after", [AWAY, READ_ONLY], ids=["away", "read only"])
+def test_a_swap_that_came_too_late_is_no_longer_in_doubt(after: list[HoldfastError]) -> None:
+    """A look showed another version: what expected the one before will never be carried out."""
+    store = Store(FREE, OutcomeUnknown("lost"), TAKEN, *after)
+    with pytest.raises((Unavailable, Misconfigured)):
+        play(acquire_steps(observations(), claim(), Terms(20 * SECOND, fair=False), 0), store)
+
+
+def test_an_answer_ends_the_doubt() -> None:
+    """A swap that was refused shows that the one before it was not carried out."""
+    store = Store(FREE, OutcomeUnknown("lost"), FREE, Conflict(TAKEN), *AWAY)
+    with pytest.raises(Unavailable):
+        play(acquire_steps(observations(), claim(), Terms(20 * SECOND, fair=False), 0), store)
+
+
+def test_an_eviction_of_what_cannot_be_read_stays_in_doubt() -> None:
+    """The empty record may have been written."""
+    for after in ([*AWAY], [BROKEN, *AWAY]):
+        store = Store(BROKEN, BROKEN, OutcomeUnknown("lost"), *after)
+        with pytest.raises(OutcomeUnknown):
+            play(evict_steps(observations(), "k", None, UNTIL), store)
+    store = Store(BROKEN, BROKEN, OutcomeUnknown("lost"), BROKEN, DONE)
+    assert play(evict_steps(observations(), "k", None, UNTIL), store).holders == ()
+
+
+# --- a connection that broke ----------------------------------------------------------------
+
+
+class Scripted:
+    """A store that runs the rules, whose first answers are lost after a time."""
+
+    def __init__(self, lost: int, silent_for: int) -> None:
+        self.lost = lost
+        self.silent_for = silent_for
+        self.inner = Store()
+        self.beats: list[str] = []
+
+    def __call__(self, effect: Effect) -> Any:
+        if not isinstance(effect, Apply):
+            return self.inner(effect)
+        assert isinstance(effect.command, Claim)
+        self.beats.append(effect.beat)
+        if len(self.beats) <= self.lost:
+            self.inner.now += self.silent_for
+            raise OutcomeUnknown("lost")
+        # The first one was carried out, and is found again by its token.
+        expires_at = CLOCK.latest + TTL
+        holder = Holder("t", 7, "me", "exclusive", TTL, 0, expires_at, self.beats[0])
+        return Applied(Granted(holder), 1, CLOCK), self.inner.now
+
+
+def test_who_was_cut_off_asks_again_though_there_is_no_time() -> None:
+    """The connection was closed: a claim that does not wait finds its token all the same, and its
+    deadline counts from the write that was carried out."""
+    store = Scripted(1, 1000)
+    hold = play(acquire_steps(observations("scripted"), claim(), Terms(timeout=0), 0), store)
+    assert len(store.beats) == len(set(store.beats)) == 2
+    assert (hold.fence, hold.acquired) == (7, 0)
+
+
+@pytest.mark.parametrize(
+    ("lost", "silent_for", "asked"), [(2, 1000, 2), (1, CUT_OFF_WITHIN + 1, 1)]
+)
+def test_who_does_not_wait_does_not_ask_for_ever(lost: int, silent_for: int, asked: int) -> None:
+    """A second time in vain, or a store that said nothing for long, is enough."""
+    store = Scripted(lost, silent_for)
+    attempt = claim()
+    with pytest.raises(OutcomeUnknown):
+        play(acquire_steps(observations("scripted"), attempt, Terms(timeout=0), 0), store)
+    assert len(store.beats) == asked
+    assert attempt.leftovers() == ("t",)
+    assert Load not in store.inner.kinds
