@@ -6,7 +6,8 @@ themselves are opened and used without it (docs/adr/0009).
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct
 from sqlalchemy import URL
@@ -20,7 +21,7 @@ from holdfast.stores.sql.protocol import Dialect, Table
 from holdfast.stores.sql.tls import tls_of
 from holdfast.stores.url import StoreURL, redact
 
-Wakeup = Literal["auto", "poll"]
+OURS = frozenset({"table", "schema", "wakeup", "pool_size", "timeout_s"})
 
 DIALECTS: dict[str, type[Dialect]] = {
     "postgresql": PostgreSQLDialect,
@@ -38,36 +39,37 @@ DRIVERS = {
 class Options(Struct, frozen=True):
     """What can be said about an SQL store, in the URL or as arguments of `connect`."""
 
-    table: Table = Table()
-    wakeup: Wakeup = "auto"
-    pool_size: int = 10
-    timeout_s: float = 10.0
+    table: Table
+    wakeup: str
+    pool_size: int
+    timeout_s: float
 
 
-def options_from(given: dict[str, Any]) -> Options:
-    """Take our own options out of what was given, checked; the driver's stay."""
-    default = Options()
-    table = Table(given.pop("table", default.table.name), given.pop("schema", None)).checked()
-    wakeup = given.pop("wakeup", default.wakeup)
-    if wakeup not in get_args(Wakeup):
+def options_of(given: Mapping[str, Any]) -> Options:
+    """Returns our own options, checked."""
+    if unknown := given.keys() - OURS:
+        raise BadOption(f"An SQL store has no option {', '.join(sorted(unknown))}.")
+    wakeup = given.get("wakeup", "auto")
+    if wakeup not in ("auto", "poll"):
         raise BadOption(f"wakeup is 'auto' or 'poll', not {wakeup!r}.")
-    pool_size = _number(given.pop("pool_size", default.pool_size), "pool_size", 1)
-    timeout_s = _number(given.pop("timeout_s", default.timeout_s), "timeout_s", 1)
+    table = Table(given.get("table", "holdfast_locks"), given.get("schema")).checked()
+    pool_size, timeout_s = _number(given, "pool_size"), _number(given, "timeout_s")
     return Options(table, wakeup, int(pool_size), timeout_s)
 
 
-def _number(value: Any, name: str, least: int) -> float:
+def _number(given: Mapping[str, Any], name: str) -> float:
+    value = given.get(name, 10)
     try:
         number = float(value)
     except (TypeError, ValueError):
         number = float("nan")
-    if not least <= number <= 3600:
-        raise BadOption(f"{name} is a number from {least} to 3600, not {value!r}.")
+    if not 1 <= number <= 3600:
+        raise BadOption(f"{name} is a number from 1 to 3600, not {value!r}.")
     return number
 
 
-def url_from(url: StoreURL) -> tuple[URL, Options]:
-    """The address for SQLAlchemy, without the options that are ours."""
+def url_and_options(url: StoreURL, given: Mapping[str, Any]) -> tuple[URL, Options]:
+    """Returns the address for SQLAlchemy, without the options that are ours, and those."""
     try:
         parsed = make_url(url.text)
     except (sa.ArgumentError, ValueError) as exc:
@@ -77,10 +79,10 @@ def url_from(url: StoreURL) -> tuple[URL, Options]:
             f"{redact(url.text)!r} names no database: {url.scheme}://user:password@host/DATABASE"
         )
     query = dict(parsed.query)
-    options = options_from(query)
+    ours = {name: query.pop(name) for name in OURS & query.keys()}
     family = parsed.get_backend_name()
     family = "postgresql" if family == "postgres" else family
-    return parsed.set(drivername=family, query=query), options
+    return parsed.set(drivername=family, query=query), options_of({**ours, **given})
 
 
 def dialect_for(name: str, table: Table) -> Dialect:

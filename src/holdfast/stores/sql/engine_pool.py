@@ -16,7 +16,6 @@ from sqlalchemy import Engine as Engine
 from sqlalchemy import TextClause, text
 
 from holdfast.stores.sql.connections import PooledConnection
-from holdfast.stores.sql.pool import Pool
 from holdfast.stores.sql.protocol import Answer, Query
 
 
@@ -44,31 +43,39 @@ class EngineConnection(PooledConnection):
         self.drop()
 
 
-class EnginePool(Pool):
-    """The engine of an application. It is never closed from here."""
+class EnginePool:
+    """The engine of an application, with the methods of `OwnedPool`. It is never closed here."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
 
     def acquire(self) -> EngineConnection:
+        """Returns a connection that nobody else uses."""
         lent = self._engine.connect()
         return EngineConnection(lent, lent.connection.driver_connection)
 
     def release(self, connection: EngineConnection) -> None:
+        """Give a connection back that is in good order. Never raises."""
         try:
             connection.lent.close()
         except Exception:
             connection.drop()
 
     def discard(self, connection: EngineConnection, *, broken: bool = False) -> None:
+        """Close a connection of which nobody knows what state it is in, or that broke."""
         connection.drop()
 
     def open_apart(self) -> EngineConnection:
+        """Returns a connection that the pool forgets."""
         connection = self.acquire()
         connection.lent.detach()
         return connection
 
+    def close(self) -> None:
+        """The application does that."""
+
     def abandon(self) -> Any:
+        """Returns what a forked child must keep and leave alone, because it is its parent's."""
         return self._engine.pool
 
 

@@ -14,7 +14,6 @@ from sqlalchemy import TextClause, text
 
 from holdfast.runtime.flavour import ASYNC
 from holdfast.stores.sql.connections_async import PooledConnection
-from holdfast.stores.sql.pool_async import Pool
 from holdfast.stores.sql.protocol import Answer, Query
 
 if ASYNC:
@@ -50,13 +49,14 @@ class EngineConnection(PooledConnection):
             self.drop()
 
 
-class EnginePool(Pool):
-    """The engine of an application. It is never closed from here."""
+class EnginePool:
+    """The engine of an application, with the methods of `OwnedPool`. It is never closed here."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
 
     async def acquire(self) -> EngineConnection:
+        """Returns a connection that nobody else uses."""
         lent = await self._engine.connect()
         if ASYNC:
             return EngineConnection(lent, (await lent.get_raw_connection()).driver_connection)
@@ -64,21 +64,28 @@ class EnginePool(Pool):
             return EngineConnection(lent, lent.connection.driver_connection)
 
     async def release(self, connection: EngineConnection) -> None:
+        """Give a connection back that is in good order. Never raises."""
         try:
             await connection.lent.close()
         except Exception:
             await connection.drop()
 
     async def discard(self, connection: EngineConnection, *, broken: bool = False) -> None:
+        """Close a connection of which nobody knows what state it is in, or that broke."""
         await connection.drop()
 
     async def open_apart(self) -> EngineConnection:
+        """Returns a connection that the pool forgets."""
         connection = await self.acquire()
         if not ASYNC:
             connection.lent.detach()
         return connection
 
+    async def close(self) -> None:
+        """The application does that."""
+
     def abandon(self) -> Any:
+        """Returns what a forked child must keep and leave alone, because it is its parent's."""
         return self._engine.sync_engine.pool if ASYNC else self._engine.pool
 
 

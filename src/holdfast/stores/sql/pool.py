@@ -1,9 +1,5 @@
 # Made from pool_async.py by tools/async_to_sync.py: change that, and run `make generate`.
-"""Where connections for statements come from.
-
-`OwnedPool` opens connections and keeps them. `EnginePool` (in `engine_pool`) borrows one from an
-application's engine for each statement.
-"""
+"""Connections of our own for statements. `engine_pool` has the same for those of an application."""
 
 from __future__ import annotations
 
@@ -11,48 +7,19 @@ import os
 import threading
 import time
 import weakref
-from abc import ABC, abstractmethod
 from collections.abc import Callable, MutableSet
 from contextlib import suppress
 from typing import Any
 
 from sqlalchemy import exc as sa
 
-from holdfast.stores.sql.connections import OwnedConnection, PooledConnection
+from holdfast.stores.sql.connections import OwnedConnection
 
 # A connection that is older than this is replaced: something on the way may have cut it.
 RECYCLE_S = 1800
 
 
-class Pool(ABC):
-    """Connections that one caller at a time uses."""
-
-    @abstractmethod
-    def acquire(self) -> Any:
-        """Returns a connection that nobody else uses."""
-
-    @abstractmethod
-    def release(self, connection: Any) -> None:
-        """Take a connection back that is in good order. Never raises: what was answered stays
-        answered."""
-
-    @abstractmethod
-    def discard(self, connection: Any, *, broken: bool = False) -> None:
-        """Close a connection of which nobody knows what state it is in, or that broke."""
-
-    @abstractmethod
-    def open_apart(self) -> PooledConnection:
-        """Returns a connection that the pool forgets."""
-
-    def close(self) -> None:
-        """Close what Holdfast has opened."""
-
-    @abstractmethod
-    def abandon(self) -> Any:
-        """Returns what a forked child must keep and leave alone, because it is its parent's."""
-
-
-class OwnedPool(Pool):
+class OwnedPool:
     """Opens up to `size` connections as they are needed, and keeps them."""
 
     def __init__(
@@ -79,6 +46,7 @@ class OwnedPool(Pool):
         self._process = os.getpid()
 
     def acquire(self) -> OwnedConnection:
+        """Returns a connection that nobody else uses."""
         shortage: Exception | None = None
         while True:
             connection = self._reserve(shortage)
@@ -125,6 +93,8 @@ class OwnedPool(Pool):
             raise
 
     def release(self, connection: OwnedConnection) -> None:
+        """Take a connection back that is in good order. Never raises: what was answered stays
+        answered."""
         with self._changed:
             self._idle.append(connection)
             self._changed.notify()
@@ -132,6 +102,7 @@ class OwnedPool(Pool):
             self.close()
 
     def discard(self, connection: OwnedConnection, *, broken: bool = False) -> None:
+        """Close a connection of which nobody knows what state it is in, or that broke."""
         if broken:  # the others may have been cut with it
             self._broke_at = time.monotonic()
         connection.terminate()
@@ -140,12 +111,14 @@ class OwnedPool(Pool):
             self._changed.notify()
 
     def open_apart(self) -> OwnedConnection:
-        """A new one: those who run statements keep theirs, also where no more can be had."""
+        """Returns a connection that the pool forgets. It is a new one: those who run statements
+        keep theirs, also where no more can be had."""
         connection = self._new_connection()
         self._open_connection(connection)
         return connection
 
     def close(self) -> None:
+        """Close what is idle now, and the others when they come back."""
         self._closed = True
         while self._idle:
             connection = self._idle.pop()
@@ -156,6 +129,7 @@ class OwnedPool(Pool):
             self._changed.notify_all()
 
     def abandon(self) -> Any:
+        """Returns what a forked child must keep and leave alone, because it is its parent's."""
         self._closed = True
         left = list(self._all)
         self._idle = []

@@ -1,8 +1,4 @@
-"""Where connections for statements come from.
-
-`OwnedPool` opens connections and keeps them. `EnginePool` (in `engine_pool`) borrows one from an
-application's engine for each statement.
-"""
+"""Connections of our own for statements. `engine_pool` has the same for those of an application."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ import os
 import threading
 import time
 import weakref
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, MutableSet
 from contextlib import suppress
 from typing import Any
@@ -19,41 +14,13 @@ from typing import Any
 from sqlalchemy import exc as sa
 
 from holdfast.runtime.flavour import ASYNC
-from holdfast.stores.sql.connections_async import OwnedConnection, PooledConnection
+from holdfast.stores.sql.connections_async import OwnedConnection
 
 # A connection that is older than this is replaced: something on the way may have cut it.
 RECYCLE_S = 1800
 
 
-class Pool(ABC):
-    """Connections that one caller at a time uses."""
-
-    @abstractmethod
-    async def acquire(self) -> Any:
-        """Returns a connection that nobody else uses."""
-
-    @abstractmethod
-    async def release(self, connection: Any) -> None:
-        """Take a connection back that is in good order. Never raises: what was answered stays
-        answered."""
-
-    @abstractmethod
-    async def discard(self, connection: Any, *, broken: bool = False) -> None:
-        """Close a connection of which nobody knows what state it is in, or that broke."""
-
-    @abstractmethod
-    async def open_apart(self) -> PooledConnection:
-        """Returns a connection that the pool forgets."""
-
-    async def close(self) -> None:
-        """Close what Holdfast has opened."""
-
-    @abstractmethod
-    def abandon(self) -> Any:
-        """Returns what a forked child must keep and leave alone, because it is its parent's."""
-
-
-class OwnedPool(Pool):
+class OwnedPool:
     """Opens up to `size` connections as they are needed, and keeps them."""
 
     def __init__(
@@ -80,6 +47,7 @@ class OwnedPool(Pool):
         self._process = os.getpid()
 
     async def acquire(self) -> OwnedConnection:
+        """Returns a connection that nobody else uses."""
         shortage: Exception | None = None
         while True:
             connection = await self._reserve(shortage)
@@ -133,6 +101,8 @@ class OwnedPool(Pool):
             raise
 
     async def release(self, connection: OwnedConnection) -> None:
+        """Take a connection back that is in good order. Never raises: what was answered stays
+        answered."""
         async with self._changed:
             self._idle.append(connection)
             self._changed.notify()
@@ -140,6 +110,7 @@ class OwnedPool(Pool):
             await self.close()
 
     async def discard(self, connection: OwnedConnection, *, broken: bool = False) -> None:
+        """Close a connection of which nobody knows what state it is in, or that broke."""
         if broken:  # the others may have been cut with it
             self._broke_at = time.monotonic()
         connection.terminate()
@@ -148,12 +119,14 @@ class OwnedPool(Pool):
             self._changed.notify()
 
     async def open_apart(self) -> OwnedConnection:
-        """A new one: those who run statements keep theirs, also where no more can be had."""
+        """Returns a connection that the pool forgets. It is a new one: those who run statements
+        keep theirs, also where no more can be had."""
         connection = self._new_connection()
         await self._open_connection(connection)
         return connection
 
     async def close(self) -> None:
+        """Close what is idle now, and the others when they come back."""
         self._closed = True
         while self._idle:
             connection = self._idle.pop()
@@ -175,6 +148,7 @@ class OwnedPool(Pool):
                     self._all.pop().hang_up()
 
     def abandon(self) -> Any:
+        """Returns what a forked child must keep and leave alone, because it is its parent's."""
         self._closed = True
         left = list(self._all)
         self._idle = []

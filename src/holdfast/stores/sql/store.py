@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 from sqlalchemy import URL, Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from holdfast.core.commands import NOBODY, Wake
 from holdfast.core.contract import Entry, Page, Version
 from holdfast.core.effects import Swap
 from holdfast.core.records import Micros, Record
-from holdfast.errors import BadOption, BadURL, Misconfigured
+from holdfast.errors import BadURL, Misconfigured
 from holdfast.stores.async_adapters import finish, wait_for_notify
 from holdfast.stores.base import AsyncStore, Outcome
 from holdfast.stores.sql.batches import swap_many_queries
@@ -33,9 +32,9 @@ from holdfast.stores.sql.connect import (
     Options,
     arguments_for,
     dialect_for,
-    options_from,
+    options_of,
     place_of,
-    url_from,
+    url_and_options,
 )
 from holdfast.stores.sql.engine_pool import EnginePool
 from holdfast.stores.sql.notify import NotifyListener
@@ -47,6 +46,8 @@ from holdfast.stores.waiting.handles import Notify, NotifyingStore, PollResult, 
 from holdfast.stores.waiting.poller import Poller
 
 if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
     from holdfast.stores.sql.transport_async import Transport as AsyncTransport
     from holdfast.stores.url import StoreURL
 
@@ -91,11 +92,7 @@ class SQLStore(NotifyingStore):
     @classmethod
     def from_url(cls, url: StoreURL, **options: Any) -> SQLStore:
         """`postgresql://user:password@host/database?table=locks`, and so for mysql."""
-        address, asked = url_from(url)
-        if options:
-            given = _as_given(asked)
-            asked = options_from({**given, **options})
-            _no_more(options, given)
+        address, asked = url_and_options(url, options)
         return cls(asked, url=address)
 
     @classmethod
@@ -107,9 +104,9 @@ class SQLStore(NotifyingStore):
         With an `AsyncEngine`, leases are still renewed by a thread, through a small pool of
         blocking connections to the same address; `sync_engine` brings one of your own.
         """
-        given = dict(options)
-        asked = options_from(given)
-        _no_more(given, {})
+        from sqlalchemy.ext.asyncio import AsyncEngine
+
+        asked = options_of(options)
         if isinstance(engine, AsyncEngine):
             if sync_engine is not None:
                 return cls(asked, url=sync_engine.url, engine=sync_engine, async_engine=engine)
@@ -324,22 +321,6 @@ class AsyncSQLStore(AsyncStore):
 
 def _nothing() -> None:
     """An application closes its own connections."""
-
-
-def _as_given(options: Options) -> dict[str, Any]:
-    return {
-        "table": options.table.name,
-        "schema": options.table.schema,
-        "wakeup": options.wakeup,
-        "pool_size": options.pool_size,
-        "timeout_s": options.timeout_s,
-    }
-
-
-def _no_more(given: dict[str, Any], known: dict[str, Any]) -> None:
-    unknown = given.keys() - known.keys()
-    if unknown:
-        raise BadOption(f"An SQL store has no option {', '.join(sorted(unknown))}.")
 
 
 def _plain(url: URL) -> URL:

@@ -14,7 +14,7 @@ from holdfast.stores.sql.connections import CONNECTIONS, OwnedConnection, Pooled
 from holdfast.stores.sql.errors import Again, Broken, Diagnosis, Doing, NoMore, cause, is_foreign
 from holdfast.stores.sql.errors import trouble as trouble_of
 from holdfast.stores.sql.io_timeout import SocketTimeouts
-from holdfast.stores.sql.pool import OwnedPool, Pool
+from holdfast.stores.sql.pool import OwnedPool
 from holdfast.stores.sql.protocol import Answer, Queries, Query
 
 R = TypeVar("R")
@@ -37,10 +37,10 @@ class Transport:
         self._closed = False
         self._timeouts: Any = SocketTimeouts(timeout_s)
         self._awaited: dict[type, Callable[[Any], Any]] = {Query: self.execute}
-        self.pool: Pool
+        self.pool: Any = None
         self.borrows = False  # the connections are an application's
 
-    def use(self, pool: Pool) -> None:
+    def use(self, pool: Any) -> None:
         """Take connections from a pool of the application's."""
         self.pool, self.borrows = pool, True
 

@@ -13,7 +13,7 @@ from holdfast.stores.sql.connections_async import CONNECTIONS, OwnedConnection, 
 from holdfast.stores.sql.errors import Again, Broken, Diagnosis, Doing, NoMore, cause, is_foreign
 from holdfast.stores.sql.errors import trouble as trouble_of
 from holdfast.stores.sql.io_timeout import LoopTimeouts, SocketTimeouts
-from holdfast.stores.sql.pool_async import OwnedPool, Pool
+from holdfast.stores.sql.pool_async import OwnedPool
 from holdfast.stores.sql.protocol import Answer, Queries, Query
 
 if ASYNC:
@@ -41,10 +41,10 @@ class Transport:
         self._closed = False
         self._timeouts: Any = LoopTimeouts(timeout_s) if ASYNC else SocketTimeouts(timeout_s)
         self._awaited: dict[type, Callable[[Any], Awaitable[Any]]] = {Query: self.execute}
-        self.pool: Pool
+        self.pool: Any = None
         self.borrows = False  # the connections are an application's
 
-    def use(self, pool: Pool) -> None:
+    def use(self, pool: Any) -> None:
         """Take connections from a pool of the application's."""
         self.pool, self.borrows = pool, True
 
