@@ -32,7 +32,6 @@ from typing import Any
 from holdfast.core.commands import ANYONE
 from holdfast.stores.sql.codec import notification_of
 from holdfast.stores.sql.io_timeout import shut_down
-from holdfast.stores.sql.postgres import PostgreSQLDialect
 from holdfast.stores.sql.protocol import Query
 from holdfast.stores.sql.transport import Transport
 from holdfast.stores.waiting.handles import LastHeard, WaitHandle, WaitHandles, started
@@ -54,7 +53,7 @@ logger = logging.getLogger("holdfast")
 class NotifyListener:
     """Wakes waiters when PostgreSQL notifies."""
 
-    def __init__(self, transport: Transport, dialect: PostgreSQLDialect, poller: Poller) -> None:
+    def __init__(self, transport: Transport, dialect: Any, poller: Poller) -> None:
         self.handles = WaitHandles()
         self._herd = HerdDamper()
         self._poller = poller

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.core.commands import NOBODY, Wake
-from holdfast.core.contract import Conflict, Facts, Swapped, Version, exactly
-from holdfast.core.records import Record
+from holdfast.core.commands import NOBODY
+from holdfast.core.contract import Conflict, Swapped, exactly
+from holdfast.core.effects import Swap
 from holdfast.errors import HoldfastError
 from holdfast.stores.base import Outcome
-from holdfast.stores.sql.codec import array_of, columns_of, notification_text
+from holdfast.stores.sql.codec import array_of, notification_text
 from holdfast.stores.sql.errors import POSTGRES
-from holdfast.stores.sql.protocol import BATCH, Dialect, Queries, Query, Table, Update
+from holdfast.stores.sql.protocol import Dialect, Outcomes, Queries, Query, Table, Update, facts_of
 from holdfast.stores.sql.setup import TableProbe
 
 SHOWN_COLUMNS = ("mode", "owners", "fence", "expires_at", "record")
@@ -23,21 +23,7 @@ SHOWN_COLUMNS = ("mode", "owners", "fence", "expires_at", "record")
 class PostgreSQLDialect(Dialect):
     """PostgreSQL 11 and later."""
 
-    facts = Facts(
-        name="postgresql",
-        linearizable=True,
-        clock="store",
-        reach="network",
-        wakeup="push",
-        durable=True,
-        native_async=True,
-        batch=BATCH,
-        caveats=(
-            "After a failover to an asynchronous standby the last writes may be missing: two "
-            "may then believe to hold a lock for up to a ttl, and only the fence tells.",
-            "The server's clock decides expiry: let it be slewed, never set back or forth.",
-        ),
-    )
+    facts = facts_of("postgresql", "standby", push=True)
     diagnosis = POSTGRES
     sql_file = Path(__file__).with_name("postgres.sql")
     returning = True
@@ -64,19 +50,20 @@ class PostgreSQLDialect(Dialect):
         """The table and its comment come into being together."""
         return self.sql("create_at_once", create=self.sql("create"))
 
-    def swap_queries(
-        self, key: str, version: Version, record: Record | None, wake: Wake
-    ) -> Queries[Outcome]:
+    def swap_queries(self, swap: Swap) -> Queries[Outcome]:
         """One statement; a second one shows what is there if it did not fit."""
-        answer = yield from self._swap(key, version, record, wake)
+        answer = yield from self.swap_query(swap)
         if not answer.rows:
-            return Conflict((yield from self.load_queries(key)))
+            return Conflict((yield from self.load_queries(swap.key)))
         written, now, _ = answer.rows[0]
-        return Swapped(None if record is None else written, exactly(now))
+        return Swapped(None if swap.record is None else written, exactly(now))
 
-    def update_many_queries(
-        self, updates: Sequence[Update]
-    ) -> Queries[Sequence[Outcome | Exception]]:
+    def wake_values(self, swap: Swap) -> dict[str, Any]:
+        """Returns what the notification says."""
+        news = notification_text(swap.key, swap.wake)
+        return {"channel": self.channel, "turn": int(swap.wake != NOBODY), "news": news}
+
+    def update_many_queries(self, updates: Sequence[Update]) -> Queries[Outcomes]:
         """One statement; a second one shows what is there of those that did not fit."""
         values = {name: array_of([u.columns[name] for u in updates]) for name in SHOWN_COLUMNS}
         values["key"] = array_of([update.key for update in updates])
@@ -92,19 +79,6 @@ class PostgreSQLDialect(Dialect):
             except HoldfastError as trouble:  # but what was done is done
                 outcomes |= dict.fromkeys(missed, trouble)
         return [outcomes[update.key] for update in updates]
-
-    def _swap(self, key: str, version: Version, record: Record | None, wake: Wake) -> Query:
-        values: dict[str, Any] = {"key": key, "channel": self.channel}
-        if record is None:
-            turn = int(wake != NOBODY)
-            return self.writing(
-                "delete", **values, version=version, turn=turn, news=notification_text(key, wake)
-            )
-        values |= columns_of(record, wake)
-        values["news"] = notification_text(key, wake)
-        if version is None:
-            return self.writing("insert", **values)
-        return self.writing("update", **values, version=version)
 
     def notify_queries(self, payload: str) -> Queries[None]:
         """Send this to all who listen."""

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from holdfast.core.commands import Wake
-from holdfast.core.contract import Entry, Facts, Page, Version, exactly
+from holdfast.core.contract import Entry, Facts, Page, exactly
+from holdfast.core.effects import Swap
 from holdfast.core.records import Record
 from holdfast.errors import BadOption
 from holdfast.stores.base import Outcome
-from holdfast.stores.sql.codec import entry_of
+from holdfast.stores.sql.codec import columns_of, entry_of
 from holdfast.stores.sql.errors import Diagnosis, Doing
 from holdfast.stores.sql_files import read_queries
 from holdfast.stores.waiting.handles import PollResult
@@ -63,6 +63,7 @@ class Query(Struct, frozen=True):
 
 
 Queries: TypeAlias = Generator[Query, Any, R]
+Outcomes: TypeAlias = Sequence[Outcome | Exception]
 
 
 class Table(Struct, frozen=True):
@@ -144,15 +145,25 @@ class Dialect(ABC):
         return entry_of(*answer.rows[0])
 
     @abstractmethod
-    def swap_queries(
-        self, key: str, version: Version, record: Record | None, wake: Wake
-    ) -> Queries[Outcome]:
+    def swap_queries(self, swap: Swap) -> Queries[Outcome]:
         """Write if the version is still this one."""
 
+    def swap_query(self, swap: Swap) -> Query:
+        """Returns the statement that writes a record, or deletes it."""
+        values = {"key": swap.key, **self.wake_values(swap)}
+        if swap.record is None:
+            return self.writing("delete", **values, version=swap.version)
+        values |= columns_of(swap.record, swap.wake)
+        if swap.version is None:
+            return self.writing("insert", **values)
+        return self.writing("update", **values, version=swap.version)
+
+    def wake_values(self, swap: Swap) -> dict[str, Any]:
+        """Returns what a write says besides to those whom it may let in."""
+        return {}
+
     @abstractmethod
-    def update_many_queries(
-        self, updates: Sequence[Update]
-    ) -> Queries[Sequence[Outcome | Exception]]:
+    def update_many_queries(self, updates: Sequence[Update]) -> Queries[Outcomes]:
         """Write these, in the order of their keys, where the version is still the one named."""
 
     def load_many_queries(self, keys: Sequence[str]) -> Queries[dict[str, Entry]]:
@@ -208,6 +219,26 @@ class Dialect(ABC):
     def user_name(self, probe: TableProbe) -> str:
         """Returns the user for use in SQL."""
         return self.quoted(probe.who)
+
+
+def facts_of(name: str, copy: str, *caveats: str, push: bool = False) -> Facts:
+    """Returns what can be relied on. `copy` is what this kind of database calls its copies."""
+    return Facts(
+        name=name,
+        linearizable=True,
+        clock="store",
+        reach="network",
+        wakeup="push" if push else "poll",
+        durable=True,
+        native_async=True,
+        batch=BATCH,
+        caveats=(
+            f"After a failover to an asynchronous {copy} the last writes may be missing: two "
+            "may then believe to hold a lock for up to a ttl, and only the fence tells.",
+            "The server's clock decides expiry: let it be slewed, never set back or forth.",
+            *caveats,
+        ),
+    )
 
 
 def rounded(size: int) -> int:

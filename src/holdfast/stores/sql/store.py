@@ -26,16 +26,8 @@ from holdfast.core.records import Micros, Record
 from holdfast.errors import BadURL, Misconfigured
 from holdfast.stores.async_adapters import finish, wait_for_notify
 from holdfast.stores.base import AsyncStore, Outcome
+from holdfast.stores.sql import connect
 from holdfast.stores.sql.batches import swap_many_queries
-from holdfast.stores.sql.connect import (
-    DRIVERS,
-    Options,
-    arguments_for,
-    dialect_for,
-    options_of,
-    place_of,
-    url_and_options,
-)
 from holdfast.stores.sql.engine_pool import EnginePool
 from holdfast.stores.sql.notify import NotifyListener
 from holdfast.stores.sql.postgres import PostgreSQLDialect
@@ -60,17 +52,17 @@ class SQLStore(NotifyingStore):
 
     def __init__(
         self,
-        options: Options,
+        options: connect.Options,
         *,
         url: URL,
         engine: Engine | None = None,
         async_engine: AsyncEngine | None = None,
     ) -> None:
         self.options = options
-        self.dialect = dialect_for(url.get_backend_name(), options.table)
-        self.transport = Transport(place_of(url), self.dialect.diagnosis, options.timeout_s)
+        self.dialect = connect.dialect_for(url.get_backend_name(), options.table)
+        self.transport = Transport(connect.place_of(url), self.dialect.diagnosis, options.timeout_s)
         if engine is None:
-            arguments = arguments_for(url, options, blocking=True)
+            arguments = connect.arguments_for(url, options, blocking=True)
             self.transport.open_own(url.get_backend_name(), arguments, options.pool_size)
         else:
             self.transport.use(EnginePool(engine))
@@ -92,7 +84,7 @@ class SQLStore(NotifyingStore):
     @classmethod
     def from_url(cls, url: StoreURL, **options: Any) -> SQLStore:
         """`postgresql://user:password@host/database?table=locks`, and so for mysql."""
-        address, asked = url_and_options(url, options)
+        address, asked = connect.url_and_options(url, options)
         return cls(asked, url=address)
 
     @classmethod
@@ -106,7 +98,7 @@ class SQLStore(NotifyingStore):
         """
         from sqlalchemy.ext.asyncio import AsyncEngine
 
-        asked = options_of(options)
+        asked = connect.options_of(options)
         if isinstance(engine, AsyncEngine):
             if sync_engine is not None:
                 return cls(asked, url=sync_engine.url, engine=sync_engine, async_engine=engine)
@@ -123,30 +115,26 @@ class SQLStore(NotifyingStore):
 
     def load(self, key: str) -> Entry:
         """One SELECT."""
-        self._get_ready()
-        return self.transport.run(self.dialect.load_queries(key))
+        return self._run(self.dialect.load_queries(key))
 
     def swap(
         self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
     ) -> Outcome:
         """One INSERT, UPDATE or DELETE."""
-        self._get_ready()
-        outcome = self.transport.run(self.dialect.swap_queries(key, version, record, wake))
+        outcome = self._run(self.dialect.swap_queries(Swap(key, version, record, wake)))
         self.notify_here(key, wake)
         return outcome
 
     def swap_many(self, swaps: Sequence[Swap]) -> list[Outcome | Exception]:
         """One UPDATE for all renewals among them."""
-        self._get_ready()
-        outcomes = self.transport.run(swap_many_queries(self.dialect, swaps))
+        outcomes = self._run(swap_many_queries(self.dialect, swaps))
         for swap in swaps:
             self.notify_here(swap.key, swap.wake)
         return outcomes
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
         """One SELECT on the primary key."""
-        self._get_ready()
-        return self.transport.run(self.dialect.scan_queries(prefix, cursor, limit))
+        return self._run(self.dialect.scan_queries(prefix, cursor, limit))
 
     # --- waiting ----------------------------------------------------------------------------
 
@@ -223,17 +211,19 @@ class SQLStore(NotifyingStore):
         if self._async_engine is not None:
             transport.use(AsyncEnginePool(self._async_engine))
             return transport, _nothing
-        arguments = arguments_for(self._url, options, blocking=False)
+        arguments = connect.arguments_for(self._url, options, blocking=False)
         pool = transport.open_own(self._url.get_backend_name(), arguments, options.pool_size)
         return transport, pool.hang_up
 
     def _make_listener(self) -> NotifyListener | None:
-        listens = self._engine is None or self._engine.dialect.driver == "psycopg"
-        if self.options.wakeup != "auto" or not listens:
-            return None
-        if not isinstance(self.dialect, PostgreSQLDialect):
+        pushes = isinstance(self.dialect, PostgreSQLDialect) and self.options.wakeup == "auto"
+        if not pushes or (self._engine is not None and self._engine.dialect.driver != "psycopg"):
             return None
         return NotifyListener(self.transport, self.dialect, self._poller)
+
+    def _run(self, queries: Queries[R]) -> R:
+        self._get_ready()
+        return self.transport.run(queries)
 
     def _get_ready(self) -> None:
         if not self.ready:
@@ -268,7 +258,7 @@ class AsyncSQLStore(AsyncStore):
     async def swap(
         self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
     ) -> Outcome:
-        outcome = await self._run(self._dialect.swap_queries(key, version, record, wake))
+        outcome = await self._run(self._dialect.swap_queries(Swap(key, version, record, wake)))
         self._store.notify_here(key, wake)
         return outcome
 
@@ -326,6 +316,6 @@ def _nothing() -> None:
 def _plain(url: URL) -> URL:
     """The address for the blocking driver of the same database."""
     family = url.get_backend_name()
-    if family not in DRIVERS:
+    if family not in connect.DRIVERS:
         raise BadURL(f"Holdfast keeps no locks in {family} through SQLAlchemy.")
     return url.set(drivername=family)
