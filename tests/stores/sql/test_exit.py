@@ -80,17 +80,15 @@ async def session(store):
     which = "pg_backend_pid" if sys.argv[1].startswith("postgresql") else "CONNECTION_ID"
     return (await store._transport.execute(Query(f"SELECT {which}()"))).rows
 
-async def main():
-    store = open_store(sys.argv[1]).to_async()
-    before = await session(store)
-    if os.fork() == 0:
-        return
-    assert os.wait()[1] == 0
-    await asyncio.sleep(0.3)
-    print(await session(store) == before)
-    await store.close()
-
-asyncio.run(main())
+loop = asyncio.new_event_loop()
+store = open_store(sys.argv[1]).to_async()
+before = loop.run_until_complete(session(store))
+if os.fork() == 0:
+    sys.exit(0)  # through the interpreter's end
+assert os.wait()[1] == 0
+print(loop.run_until_complete(session(store)) == before)
+loop.run_until_complete(store.close())
+loop.close()
 """
 
 
