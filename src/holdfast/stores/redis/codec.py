@@ -32,13 +32,15 @@ from holdfast.core.commands import (
 from holdfast.core.contract import Applied, Conflict, Interval, Page, Swapped, Version
 from holdfast.core.records import Holder, Micros, Note, Record, Waiter
 from holdfast.stores.base import Outcome
-from holdfast.stores.redis import layout
-from holdfast.stores.redis.layout import Names, word
+from holdfast.stores.redis import record_text
+from holdfast.stores.redis.record_text import Names, word
+from holdfast.stores.redis.resp import ASKING, bulk, packed
 from holdfast.stores.redis.scripts import (
+    ALL,
     CLAIM,
-    ENTER,
     EVICT,
     FREE,
+    INDEX_ADD,
     OFFER,
     RENEW,
     SCAN,
@@ -46,7 +48,6 @@ from holdfast.stores.redis.scripts import (
     TAKE,
     Script,
 )
-from holdfast.stores.redis.words import ASKING, bulk, packed
 
 NO_NOTE: Note = {}
 # The index may have names in it that others wrote, and that are no text.
@@ -81,32 +82,39 @@ class _Place:
 
     __slots__ = ("alone", "claim", "free", "indexed", "name")
 
-    def __init__(self, name: bytes, keys: bytes, index: bytes, stay: bytes, claim: bytes) -> None:
+    def __init__(
+        self, name: bytes, keys: bytes, index: bytes, stay: bytes, claim: bytes, free: bytes
+    ) -> None:
         self.name = name
         words = bulk(name)
         self.alone = _ONE_KEY + words + stay
         self.indexed = keys + words + index + stay
         self.claim = claim + self.indexed
-        self.free = b"*6\r\n" + FREE.by_hash + self.alone
+        self.free = free + self.alone
 
 
-class Speaker:
+class Encoder:
     """Makes calls for one store."""
 
-    def __init__(self, names: Names, tombstone: Micros, indexed: bool, wait: bytes) -> None:
+    def __init__(
+        self, names: Names, tombstone: Micros, indexed: bool, wait: bytes, fast_paths: bool = True
+    ) -> None:
+        self._scripts = {one: one if fast_paths else one.without_fast_paths for one in ALL}
+        self._claim_script, self._free_script = self._scripts[CLAIM], self._scripts[FREE]
         self._tombstone = tombstone
         self._stay_ms = tombstone // 1000
         self._head = names.head
-        self._bell = names.bell
+        self._client_channel = names.client_channel
         self._index = (names.index, names.due) if indexed else ()
         self._wait = wait
         self._again = AGAIN + wait if wait else b""
         keys, index = bulk(b"%d" % (1 + len(self._index))), packed(*self._index)
         stay = bulk(b"%d" % self._stay_ms)
         words = 11 + len(self._index) + bool(wait)
-        claim = b"*%d\r\n%b" % (words, CLAIM.by_hash)
+        claim = b"*%d\r\n%b" % (words, self._claim_script.by_hash)
+        free = b"*6\r\n" + self._free_script.by_hash
         self._place = lru_cache(REMEMBERED)(
-            lambda key: _Place(names.record(key), keys, index, stay, claim)
+            lambda key: _Place(names.record(key), keys, index, stay, claim, free)
         )
         self._usual = lru_cache(REMEMBERED)(self._terms)
 
@@ -118,7 +126,7 @@ class Speaker:
         if kind is Free:
             token = word(command.token)  # type: ignore[union-attr]
             request = b"%b$%d\r\n%b\r\n" % (place.free, len(token), token)
-            return Call(FREE, place.name, request)
+            return Call(self._free_script, place.name, request)
         script, count, words = _COMMANDS[kind]
         return self._call(script, place.name, count + 3, place.alone + words(command, beat))
 
@@ -130,20 +138,20 @@ class Speaker:
         )  # fmt: skip
         start, middle, end = self._terms(*said, claim.note) if claim.note else self._usual(*said)
         request = b"%b%b%b%b%b%b" % (place.claim, start, token, middle, nonce, end)
-        return Call(CLAIM, place.name, request, self._wait, 2 if self._wait else 1)
+        return Call(self._claim_script, place.name, request, self._wait, 2 if self._wait else 1)
 
     def _terms(
         self, mode: str, ttl: Micros, limit: int | None, owner: str, patience: Micros | None,
         token_size: int, beat_size: int, note: Note = NO_NOTE,
     ) -> tuple[bytes, bytes, bytes]:  # fmt: skip
         """What a claim says before its token, between that and its beat, and after it."""
-        before, after = layout.start_text("@").split(b"@")
-        lead, _, rest = layout.end_text("@", limit, owner, note).partition(b"@")
+        before, after = record_text.start_text("@").split(b"@")
+        lead, _, rest = record_text.end_text("@", limit, owner, note).partition(b"@")
         words = packed(
             b"%d" % ttl,
             b"%d" % (self._stay_ms - -ttl // 1000),
-            layout.terms_text(mode, ttl),
-            b"" if patience is None else b"%d %b" % (patience, self._bell),
+            record_text.terms_text(mode, ttl),
+            b"" if patience is None else b"%d %b" % (patience, self._client_channel),
         )
         start = b"$%d\r\n%b" % (len(before) + token_size + len(after), before)
         end = b"$%d\r\n%b" % (len(lead) + beat_size + len(rest), lead)
@@ -151,7 +159,9 @@ class Speaker:
 
     def _call(self, script: Script, name: bytes, count: int, words: bytes) -> Call:
         """A call with so many words: the number of keys, the keys and the arguments."""
-        if self._wait and script in _WAITED_FOR:
+        is_waited_for = self._wait and script in _WAITED_FOR
+        script = self._scripts[script]
+        if is_waited_for:
             request = b"*%d\r\n%b%b%b" % (count + 3, script.by_hash, words, self._again)
             return Call(script, name, request, self._wait, 2)
         return Call(script, name, b"*%d\r\n%b%b" % (count + 2, script.by_hash, words))
@@ -160,15 +170,15 @@ class Speaker:
         """A compare-and-swap."""
         text, stay = b"", 0
         if record is not None:
-            text = layout.text_after_rev(record)
-            stay = layout.stays_for(record, record.updated_at, self._tombstone)
+            text = record_text.text_after_rev(record)
+            stay = record_text.stays_for(record, record.updated_at, self._tombstone)
         whom = "*" if wake == ANYONE else " ".join(word(token).decode() for token in wake)
         seen = "" if version is None else str(version)
         return self._indexed(SWAP, key, seen.encode(), text, b"%d" % stay, whom.encode())
 
-    def enter(self, key: str) -> Call:
+    def index_add(self, key: str) -> Call:
         """Enter a record into the index."""
-        return self._indexed(ENTER, key)
+        return self._indexed(INDEX_ADD, key)
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Call:
         """A page of the index."""
@@ -202,8 +212,9 @@ _COMMANDS: dict[type, tuple[Script, int, _Words]] = {
         TAKE,
         6,
         lambda c, beat: packed(
-            word(c.token), word(beat), word(c.ticket), b"%d" % c.ttl, layout.json_text(c.owner),
-            b"" if c.note is None else layout.json_text(c.note),
+            word(c.token), word(beat), word(c.ticket), b"%d" % c.ttl,
+            record_text.json_text(c.owner),
+            b"" if c.note is None else record_text.json_text(c.note),
         ),
     ),
     Evict: (EVICT, 1, lambda c, beat: bulk(b" ".join(b"%d" % f for f in c.fences))),
@@ -303,7 +314,7 @@ def swapped(reply: list[Any]) -> Outcome:
     name, at, rest = reply
     now = Interval(int(at), int(at))
     if name == b"conflict":
-        return Conflict(layout.read(rest or None, now))
+        return Conflict(record_text.read(rest or None, now))
     return Swapped(int(rest) if rest else None, now)
 
 
@@ -313,7 +324,7 @@ def page(reply: list[Any], limit: int) -> Page:
     now = Interval(at, at)
     rows = zip(reply[3::2], reply[4::2], strict=True)
     named = ((key.decode(errors=_ANY_BYTES), raw) for key, raw in rows)
-    entries = tuple((key, layout.read(raw, now)) for key, raw in named if _is_text(key))
+    entries = tuple((key, record_text.read(raw, now)) for key, raw in named if _is_text(key))
     return Page(entries, last.decode(errors=_ANY_BYTES) if found == limit else None)
 
 

@@ -20,9 +20,9 @@ import holdfast
 from holdfast import AcquireTimeout, aio
 from holdfast.core.commands import Claim, Free
 from holdfast.runtime import keeper_thread
-from holdfast.stores.redis import RedisStore, listen
-from holdfast.stores.redis.layout import Names
-from holdfast.stores.redis.listen import Bells, Listener, handle_for
+from holdfast.stores.redis import RedisStore, notify
+from holdfast.stores.redis.notify import Listener, Subscriptions, handle_for
+from holdfast.stores.redis.record_text import Names
 from holdfast.stores.waiting.handles import MOST_LATE, WaitHandle
 from tests.engines.redis import RedisServer, client
 from tests.helpers import until
@@ -113,7 +113,7 @@ def test_somebody_reads_on_for_who_still_waits(store: RedisStore, teller: Teller
     """When the one who read has gone."""
     reader = waiting_alone(store, teller, key)
     other = Waiting(store, key, "c")
-    until(lambda: len(store._listener.bells.handles.handles(key)) == 2)
+    until(lambda: len(store._listener.subscriptions.handles.handles(key)) == 2)
     teller.calls(reader)
     until(reader.is_over)
     teller.calls(other)
@@ -160,7 +160,7 @@ def test_interrupt_while_one_reads(server: RedisServer, key: str) -> None:
         locks.acquire(key, timeout=30).release()
 
 
-def wait_and_leave(locks: holdfast.Locks, key: str) -> weakref.ref[listen.Listener]:
+def wait_and_leave(locks: holdfast.Locks, key: str) -> weakref.ref[notify.Listener]:
     """Wait for a lock and get it; then wait until nobody listens."""
     store = locks._client.store
     assert isinstance(store, RedisStore)
@@ -176,8 +176,8 @@ def wait_and_leave(locks: holdfast.Locks, key: str) -> weakref.ref[listen.Listen
 def test_nobody_waits_any_more(server: RedisServer, key: str, monkeypatch: Patch) -> None:
     """Then the thread and its connection end, and start again with the next wait, as often as
     that happens. So a client that nobody closed is not kept by them."""
-    monkeypatch.setattr(listen, "LINGER_S", 0.1)
-    monkeypatch.setattr(listen, "REST_S", 0.05)
+    monkeypatch.setattr(notify, "LINGER_S", 0.1)
+    monkeypatch.setattr(notify, "REST_S", 0.05)
     monkeypatch.setattr(keeper_thread, "IDLE_S", 0.05)
     locks = holdfast.connect(server.url)
     for _ in range(3):
@@ -188,7 +188,7 @@ def test_nobody_waits_any_more(server: RedisServer, key: str, monkeypatch: Patch
 
 def test_nobody_waits_for_a_server_that_is_gone(victim: RedisServer, monkeypatch: Patch) -> None:
     """Nor does the thread go on connecting for ever."""
-    monkeypatch.setattr(listen, "LINGER_S", 3)
+    monkeypatch.setattr(notify, "LINGER_S", 3)
     with holdfast.connect(victim.url) as locks:
         store = locks._client.store
         assert isinstance(store, RedisStore)
@@ -209,8 +209,10 @@ def test_news_of_before_the_subscription(store: RedisStore, key: str) -> None:
     now = store.load(key).version
     first = threading.Thread(target=store.wait, args=(key, now, "a", 5_000_000))
     first.start()
-    bells = store._listener.bells
-    until(lambda: key in bells._channels and bells._channels[key].last.version == now)
+    subscriptions = store._listener.subscriptions
+    until(
+        lambda: key in subscriptions._channels and subscriptions._channels[key].last.version == now
+    )
     notified = threading.Event()
     late = store.register_wait(key, old, "b", notified.set)
     assert notified.wait(3)
@@ -222,12 +224,12 @@ def test_news_of_before_the_subscription(store: RedisStore, key: str) -> None:
 def test_old_news_ring_nobody() -> None:
     """What was told before somebody looked may be read only afterwards."""
     notified: list[int] = []
-    bells = Bells(Names("holdfast"))
-    bells.add(handle_for("k", 10, "t", lambda: notified.append(1)))
+    subscriptions = Subscriptions(Names("holdfast"))
+    subscriptions.add(handle_for("k", 10, "t", lambda: notified.append(1)))
     channel = b"holdfast:{k}:wake"
-    bells.heard([b"message", channel, b"10 *"])
+    subscriptions.heard([b"message", channel, b"10 *"])
     assert not notified
-    bells.heard([b"message", channel, b"11 *"])
+    subscriptions.heard([b"message", channel, b"11 *"])
     assert notified
 
 
@@ -235,25 +237,25 @@ def test_a_channel_that_is_left_while_somebody_comes(
     server: RedisServer, store: RedisStore, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is sent for who comes goes after what leaves the channel, and so it is listened to."""
-    monkeypatch.setattr(listen, "UNHEARD", 1)
+    monkeypatch.setattr(notify, "UNHEARD", 1)
     first = Waiting(store, key, "a")
     until(first.is_over)
     late: list[Waiting] = []
     left = threading.Event()
-    request, hear = Bells._request, Listener._hear
+    request, hear = Subscriptions._request, Listener._hear
 
-    def request_and_be_slow(bells: Bells, what: bytes, keys: list[str]) -> bytes:
+    def request_and_be_slow(subscriptions: Subscriptions, what: bytes, keys: list[str]) -> bytes:
         if what == b"UNSUBSCRIBE" and not late:
             late.append(Waiting(store, key, "b", None))
             time.sleep(0.3)  # for who comes to overtake, if it can
-        return request(bells, what, keys)
+        return request(subscriptions, what, keys)
 
     def hear_and_tell(listener: Listener, reply: Any) -> None:
         hear(listener, reply)
         if late:
             left.set()
 
-    monkeypatch.setattr(Bells, "_request", request_and_be_slow)
+    monkeypatch.setattr(Subscriptions, "_request", request_and_be_slow)
     monkeypatch.setattr(Listener, "_hear", hear_and_tell)
     with client(server.port) as redis:
         channel = store.names.channels(key)[0]
@@ -298,11 +300,11 @@ def test_a_version_that_is_not_there(server: RedisServer, store: RedisStore, key
     """Somebody tells of a version of the far future: who waits looks for it for a while, not
     without end."""
     rings: list[int] = []
-    bells = store._listener.bells
+    subscriptions = store._listener.subscriptions
     first = store.register_wait(key, SEEN, "t", lambda: rings.append(0))
     with client(server.port) as redis:
         until(lambda: redis.publish(store.names.channels(key)[1], f"{9 * SEEN} *") == 1)
-    until(lambda: bells._channels[key].last.version == 9 * SEEN)
+    until(lambda: subscriptions._channels[key].last.version == 9 * SEEN)
     store.cancel_wait(first)
     for turn in range(10 * MOST_LATE):
         store.cancel_wait(store.register_wait(key, SEEN + turn, "t", lambda: rings.append(1)))
@@ -320,7 +322,7 @@ def test_locks_that_were_waited_for_are_forgotten(
 ) -> None:
     """Who waits for ever new locks does not listen to all of them for ever; and whoever waits for
     one of the first again is woken."""
-    monkeypatch.setattr(listen, "MOST_CHANNELS", 8)
+    monkeypatch.setattr(notify, "MOST_CHANNELS", 8)
     with holdfast.connect(server.url) as locks, holdfast.connect(server.url) as others:
         held = [others.acquire(f"{key}{number}") for number in range(60)]
         for lease in held:
@@ -335,7 +337,7 @@ def test_locks_that_tasks_waited_for_are_forgotten(
     server: RedisServer, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same for asyncio; those that are waited for at the same time are all listened to."""
-    monkeypatch.setattr(listen, "MOST_CHANNELS", 8)
+    monkeypatch.setattr(notify, "MOST_CHANNELS", 8)
 
     async def run() -> None:
         async with aio.connect(server.url) as locks, aio.connect(server.url) as others:

@@ -1,4 +1,4 @@
-"""No locks at all: everything is granted at once. For development without a lock store."""
+"""The null store grants everything at once. It is for development without a lock store."""
 
 from __future__ import annotations
 
@@ -34,23 +34,18 @@ class LocksDisabled(UserWarning):
 
 
 class NullStore(Store):
-    """Agrees to everything. Each token has a lock to itself, whatever its key, and one that is
-    not known, because another process had it, is taken at its word."""
+    """Grants every claim. Each token has a lock of its own, whatever the key. An unknown token,
+    which another process may have drawn, counts as one that holds."""
 
     facts = Facts(
-        name="null",
-        linearizable=False,
-        clock="process",
-        reach="process",
-        wakeup="poll",
-        durable=False,
-        scripted=True,
+        name="null", linearizable=False, clock="process", reach="process", wakeup="poll",
+        durable=False, scripted=True,
         caveats=("Nothing is locked: every claim is granted at once.",),
-    )
+    )  # fmt: skip
 
     @classmethod
     def from_url(cls, url: StoreURL, **options: Any) -> NullStore:
-        """`null://`. Says so, loudly."""
+        """Open `null://`, and warn that nothing is locked."""
         warnings.warn(
             "Holdfast is disabled (null://): every lock is granted at once and nothing is "
             "protected. Set HOLDFAST_URL to a real store in production.",
@@ -65,7 +60,7 @@ class NullStore(Store):
         self._last: Micros = 0
 
     def apply(self, key: str, command: Command, beat: str) -> Applied:
-        """The rules, as if nobody else were there."""
+        """Decide by the rules, as if nobody else used the key."""
         with self._lock:
             at = self._last = max(clock.wall(), self._last + 1)
             mine = self._held_by(command, at)
@@ -93,21 +88,21 @@ class NullStore(Store):
         return (Holder(token, at, "?", "exclusive", ttl, at, at + ttl, "", offered=offered),)
 
     def load(self, key: str) -> Entry:
-        """Nothing, ever."""
+        """Returns no record."""
         return Entry(now=exactly(clock.wall()))
 
     def swap(
         self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
     ) -> Outcome:
-        """Fine."""
+        """Pretend to have written."""
         return Swapped(0, exactly(clock.wall()))
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
-        """Nothing."""
+        """Returns an empty page."""
         return Page(())
 
     def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
-        """Nobody ever waits here."""
+        """Sleep for the whole time: nothing changes here."""
         import time
 
         time.sleep(at_most / SECOND)
@@ -118,7 +113,7 @@ def _alive(_party: rules.Party) -> bool:
 
 
 def _callers_level() -> int:
-    """How far up the first caller outside of Holdfast is, for a warning."""
+    """Returns how many frames up the first caller outside of Holdfast is, for a warning."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("holdfast."):
         level, frame = level + 1, frame.f_back

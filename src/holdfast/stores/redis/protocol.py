@@ -13,10 +13,10 @@ from msgspec import Struct
 from redis.exceptions import ResponseError
 
 from holdfast.errors import Unavailable
-from holdfast.stores.redis.connect import Address, Site
-from holdfast.stores.redis.errors import refused, too_few_replicas
-from holdfast.stores.redis.talk import UNREADABLE, Call, Corrupt
-from holdfast.stores.redis.words import ASKING
+from holdfast.stores.redis.codec import UNREADABLE, Call, Corrupt
+from holdfast.stores.redis.connect import Address, Topology
+from holdfast.stores.redis.errors import checked, refused, too_few_replicas
+from holdfast.stores.redis.resp import ASKING
 
 SLOTS = 16384
 MOST_TRIES = 6
@@ -30,9 +30,7 @@ def slot_of(name: bytes) -> int:
 
 def master_address(reply: Any, service: str, where: str) -> Address:
     """The answer of a Sentinel."""
-    if isinstance(reply, ResponseError):
-        raise refused(reply, where) from reply
-    if not reply:
+    if not checked(reply, where):
         raise Unavailable(f"The Sentinel at {where} knows no master called {service!r}.")
     return reply[0].decode(), int(reply[1])
 
@@ -76,7 +74,7 @@ class SlotMap:
         self.stale = True
 
 
-class Question(Struct, frozen=True, gc=False):
+class PlainRequest(Struct, frozen=True, gc=False):
     """A plain command on one lock, which changes nothing."""
 
     looks: ClassVar[bool] = True
@@ -113,12 +111,12 @@ def error_in(replies: list[Any]) -> ResponseError | None:
     return next((reply for reply in replies if isinstance(reply, ResponseError)), None)
 
 
-class Errand:
+class Redirect:
     """A call whose reply was an error: where and how to send it next."""
 
-    def __init__(self, call: Call | Question, site: Site, where: str) -> None:
+    def __init__(self, call: Call | PlainRequest, topology: Topology, where: str) -> None:
         self._call = call
-        self._site = site
+        self._topology = topology
         self.where = where
         self._tries = 0
         self._found_again = False
@@ -139,14 +137,14 @@ class Errand:
             raise refused(error, self.where) from error
         if code == "NOSCRIPT":
             self._in_full = True
-        elif code in ("MOVED", "ASK") and self._site.kind == "cluster":
+        elif code in ("MOVED", "ASK") and self._topology.kind == "cluster":
             host, _, port = rest.split()[1].rpartition(":")
             self.address = (host or self.where.rpartition(":")[0], int(port))
             self.moved, self.asking = code == "MOVED", code == "ASK"
         elif code == "READONLY" and not self._found_again:
             # A master that was demoted, or a name that stands for another server now.
             self._found_again = self.find_again = True
-        elif code == "READONLY" and self._site.kind != "single":
+        elif code == "READONLY" and self._topology.kind != "single":
             raise Unavailable(
                 f"Redis at {self.where} is no longer the master, and the new one is not known yet."
             ) from error

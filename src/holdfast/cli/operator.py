@@ -1,4 +1,4 @@
-"""`holdfast evict`, `purge` and `setup`: what operators do to a store."""
+"""`holdfast evict`, `purge` and `setup`: the commands for operators."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from holdfast.api.info import HolderInfo
 from holdfast.api.locks import Locks
 from holdfast.api.store_source import open_source
 from holdfast.cli import codes
-from holdfast.cli.app import connected
+from holdfast.cli.app import session_of
 from holdfast.cli.params import DURATION, PREFIX, as_json, option, shared
 from holdfast.cli.session import tell
 from holdfast.cli.terminal import is_terminal
 from holdfast.errors import CorruptRecord
 
-# No grant has this fence: evicting it ends nobody's lease, but replaces an unreadable record.
+# No lease has this fence. To evict it ends no lease, but replaces an unreadable record.
 NOBODYS_FENCE = 0
 
 
@@ -39,18 +39,21 @@ def evict(ctx: click.Context, key: str, fence: int | None, yes: bool, json: bool
     """
     from holdfast.cli.render import holder_line, print_json
 
-    with connected(ctx).locks() as locks:
+    with session_of(ctx).locks() as locks:
         try:
             holders = _holders(locks, key, fence)
         except CorruptRecord as corrupt:
-            return _mend(locks, key, yes, corrupt)
+            if corrupt.newer:
+                raise
+            return _replace_unreadable(locks, key, yes, corrupt)
         if not holders:
+            locks.evict(key, fence=NOBODYS_FENCE)  # in case its fence cannot grow any further
             which = "" if fence is None else f" with the fence {fence}"
             tell(f"nobody holds {key!r}{which}")
             return codes.NO
         for holder in holders:
             tell(f"{key!r} is held by {holder_line(holder)}")
-        if not _agreed(yes, "Evict them?" if len(holders) > 1 else "Evict it?"):
+        if not _confirmed(yes, "Evict them?" if len(holders) > 1 else "Evict it?"):
             return codes.NO
         evicted = [out for one in holders for out in locks.evict(key, fence=one.fence)]
     for holder in evicted:
@@ -68,16 +71,16 @@ def _holders(locks: Locks, key: str, fence: int | None) -> list[HolderInfo]:
     return [holder for holder in holders if fence is None or holder.fence == fence]
 
 
-def _mend(locks: Locks, key: str, yes: bool, corrupt: CorruptRecord) -> int:
+def _replace_unreadable(locks: Locks, key: str, yes: bool, corrupt: CorruptRecord) -> int:
     tell(str(corrupt))
-    if not _agreed(yes, "Replace it? Whoever holds the lock loses it."):
+    if not _confirmed(yes, "Replace it? Whoever holds the lock loses it."):
         return codes.NO
     locks.evict(key, fence=NOBODYS_FENCE)
     tell(f"the record of {key!r} is empty now")
     return codes.OK
 
 
-def _agreed(yes: bool, question: str) -> bool:
+def _confirmed(yes: bool, question: str) -> bool:
     if yes:
         return True
     if not is_terminal(sys.stdin):
@@ -100,7 +103,7 @@ def purge(ctx: click.Context, prefix: str, older_than: float, json: bool) -> Non
     """
     from holdfast.cli.render import print_json
 
-    with connected(ctx).locks() as locks:
+    with session_of(ctx).locks() as locks:
         dropped = locks.purge(prefix, older_than=older_than)
     if json:
         print_json({"dropped": dropped})
@@ -114,7 +117,7 @@ def purge(ctx: click.Context, prefix: str, older_than: float, json: bool) -> Non
 @click.pass_context
 def setup(ctx: click.Context, print: bool) -> None:
     """Create what the store needs: a file, a table, a script. May be repeated."""
-    session = connected(ctx)
+    session = session_of(ctx)
     if print:
         with closing(open_source(session.place, {})) as store:
             click.echo(store.ddl(), nl=False)

@@ -8,7 +8,7 @@ redis-py from sending a request again by itself. Who sends again here knows why:
     a connection that had been idle, it is tried once more on a new one.
  2. Sent, and the connection broke or nothing came in time: nobody knows. What only looks is
     asked once more, unless the server was silent for long; and there is no doubt about it.
- 3. An error reply: nothing was done; `routing.Errand` says whether to try elsewhere.
+ 3. An error reply: nothing was done; `routing.Redirect` says whether to try elsewhere.
 
 A server hangs up on idle connections when it restarts, when its `timeout` is over, when it is
 told to. So a connection is looked at before it is used, which takes a microsecond.
@@ -40,11 +40,11 @@ from holdfast.stores.spin import SpinWait, poll_of
 CHUNK = 16384
 MOST_IDLE = 32
 # For so long an answer is looked for, before it is slept for.
-MOMENT_S = 0.0002
+SPIN_S = 0.0002
 FEW = 2
 
 
-class Line:
+class Connection:
     """One connection. Whoever has taken it talks on it alone."""
 
     def __init__(self, settings: Settings, address: Address) -> None:
@@ -63,9 +63,12 @@ class Line:
         self._reader = hiredis.Reader(replyError=ResponseError)
         self.set_timeout(settings.timeout_s)
 
-    def exchange(
-        self, request: bytes, count: int = 1, glances: SpinWait | None = None
-    ) -> list[Any]:
+    @classmethod
+    def open(cls, settings: Settings, address: Address) -> Connection:
+        """Returns a new connection."""
+        return cls(settings, address)
+
+    def exchange(self, request: bytes, count: int = 1, spin: SpinWait | None = None) -> list[Any]:
         """Send a request, and read its replies. After an error the line is closed."""
         try:
             self._socket.sendall(request)
@@ -75,8 +78,8 @@ class Line:
             trouble = errors.not_sent if count == 1 else errors.no_answer
             raise trouble(exc, self.where) from exc
         try:
-            if glances is not None:
-                glances.look(self._poll)
+            if spin is not None:
+                spin.look(self._poll)
             gets = self._reader.gets
             replies: list[Any] = []
             while len(replies) < count:
@@ -153,14 +156,14 @@ class Line:
                 self._connection.disconnect()
 
 
-class Lines:
+class ConnectionPool:
     """The idle connections to one server, and new ones when there is none."""
 
-    def __init__(self, connect: Callable[[], Line]) -> None:
+    def __init__(self, connect: Callable[[], Connection]) -> None:
         self._connect = connect
-        self._idle: deque[Line] = deque()
-        used = self._used = set[Line]()
-        self._glances = SpinWait(MOMENT_S, lambda: len(used) <= 1)
+        self._idle: deque[Connection] = deque()
+        used = self._used = set[Connection]()
+        self._spin = SpinWait(SPIN_S, lambda: len(used) <= 1)
         self.where = "?"  # whereto the newest one leads
         self.closed = False
 
@@ -177,11 +180,11 @@ class Lines:
                     raise errors.no_doubt(trouble) if looks else trouble from trouble.__cause__
             tried = True
 
-    def _exchange(self, line: Line, request: bytes, count: int) -> list[Any]:
+    def _exchange(self, line: Connection, request: bytes, count: int) -> list[Any]:
         self._used.add(line)
         try:
             # Of many requests the answers take long, and nobody waits for them: they are beats.
-            replies = line.exchange(request, count, self._glances if count <= FEW else None)
+            replies = line.exchange(request, count, self._spin if count <= FEW else None)
         finally:
             self._used.discard(line)
         if self.closed or len(self._idle) >= MOST_IDLE:
@@ -190,7 +193,7 @@ class Lines:
             self._idle.append(line)
         return replies
 
-    def _take(self) -> Line:
+    def _take(self) -> Connection:
         while not self.closed:
             try:
                 line = self._idle.pop()
@@ -214,7 +217,7 @@ class Lines:
         self.closed = True
         self.drop_idle()
 
-    def forget(self) -> list[Line]:
+    def forget(self) -> list[Connection]:
         """Let go of the lines without touching them."""
         lines = list(self._idle)
         self._idle.clear()

@@ -2,7 +2,7 @@
 local SHOWN = 16
 
 -- The first few waiters of a queue as an array, and how many more there are.
-local function shown(queue)
+local function queue_head(queue)
   if queue == '' then return '', 0 end
   local count, cut, stop = 1, nil, string.find(queue, '\n', 1, true)
   while stop do

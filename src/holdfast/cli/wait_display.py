@@ -1,7 +1,7 @@
-"""What `run` and `wait` say while they wait: who holds the lock, for how long, who is ahead.
+"""What `run` and `wait` show while they wait: who holds the lock, for how long, who is ahead.
 
-On a terminal that is a line that keeps changing; elsewhere one line when the wait begins
-and one whenever somebody else holds the lock.
+On a terminal that is one line that keeps changing. Elsewhere it is one line when the wait begins,
+and one whenever the holder changes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holdfast.cli.session import tell
-from holdfast.cli.signals import held_back
+from holdfast.cli.signals import signals_blocked
 from holdfast.cli.terminal import is_terminal
 from holdfast.core import events
 from holdfast.core.records import Micros
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 
-class Teller(Protocol):
-    """Who turns the news of a wait into something to read."""
+class WaitDisplay(Protocol):
+    """Shows the events of a wait to a person."""
 
-    def say(self, event: events.Waiting | events.StoreTrouble) -> None: ...
+    def show(self, event: events.Waiting | events.StoreTrouble) -> None: ...
     def end(self) -> None: ...
 
 
 class Reporter:
-    """Listens to a client's events. Also from the keeper's threads, once there is a lease."""
+    """The sink for a client's events. The keeper's threads call it too, once there is a lease."""
 
-    def __init__(self, teller: Teller | None, *, quiet: bool) -> None:
-        self._teller = teller
+    def __init__(self, display: WaitDisplay | None, *, quiet: bool) -> None:
+        self._display = display
         self._quiet = quiet
 
     def __call__(self, event: events.Event) -> None:
-        if isinstance(event, events.Waiting | events.StoreTrouble) and self._teller is not None:
-            self._teller.say(event)
+        if isinstance(event, events.Waiting | events.StoreTrouble) and self._display is not None:
+            self._display.show(event)
         elif not self._quiet:
             _tell_while_held(event)
 
@@ -48,16 +48,16 @@ class Reporter:
 
     def __exit__(self, *exc: object) -> None:
         """The wait is over."""
-        teller, self._teller = self._teller, None
-        if teller is not None:
-            teller.end()
+        display, self._display = self._display, None
+        if display is not None:
+            display.end()
 
 
-def teller_for(*, waits: bool, quiet: bool, verbose: bool) -> Teller | None:
-    """How to tell; None: not at all (with `--verbose` the log says it all)."""
+def display_for(*, waits: bool, quiet: bool, verbose: bool) -> WaitDisplay | None:
+    """Returns the display for a wait; None if there is nothing to show, or the log shows it."""
     if not waits or quiet or verbose:
         return None
-    return SpinnerTeller() if is_terminal(sys.stderr) else LineTeller()
+    return SpinnerDisplay() if is_terminal(sys.stderr) else LineDisplay()
 
 
 def _tell_while_held(event: events.Event) -> None:
@@ -71,27 +71,27 @@ def _tell_while_held(event: events.Event) -> None:
             tell(f"the lease on {key!r} is out of danger")
 
 
-class LineTeller:
-    """One line for each thing that is new."""
+class LineDisplay:
+    """Writes one line for each change."""
 
     def __init__(self) -> None:
         self._trouble = False
 
-    def say(self, event: events.Waiting | events.StoreTrouble) -> None:
+    def show(self, event: events.Waiting | events.StoreTrouble) -> None:
         if isinstance(event, events.StoreTrouble):
             if not self._trouble:
-                tell(trouble(event))
+                tell(describe_trouble(event))
             self._trouble = True
         elif event.news or self._trouble:
             self._trouble = False
-            tell(f"waiting for {situation(event, 0)}")
+            tell(f"waiting for {describe_wait(event, 0)}")
 
     def end(self) -> None:
         pass
 
 
-class SpinnerTeller:
-    """A line on the terminal that says how things stand at this moment."""
+class SpinnerDisplay:
+    """Keeps one line of the terminal up to date."""
 
     def __init__(self) -> None:
         self._live: Live | None = None
@@ -99,10 +99,10 @@ class SpinnerTeller:
         self._heard_at: Micros = 0
         self._began_at: Micros = clock.monotonic()
 
-    def say(self, event: events.Waiting | events.StoreTrouble) -> None:
+    def show(self, event: events.Waiting | events.StoreTrouble) -> None:
         self._event, self._heard_at = event, clock.monotonic()
         if self._live is None:
-            with held_back():  # the cursor is hidden now, and `end` must know of it
+            with signals_blocked():  # the cursor is hidden now, and `end` must know of it
                 self._live = self._start()
 
     def end(self) -> None:
@@ -137,19 +137,19 @@ class SpinnerTeller:
         now = clock.monotonic()
         waited = f"waited {duration(now - self._began_at)}"
         if isinstance(self._event, events.Waiting):
-            return f"{situation(self._event, now - self._heard_at)}, {waited}"
+            return f"{describe_wait(self._event, now - self._heard_at)}, {waited}"
         assert self._event is not None
-        return f"{trouble(self._event)}, {waited}"
+        return f"{describe_trouble(self._event)}, {waited}"
 
 
-def situation(event: events.Waiting, since: Micros) -> str:
-    """Who is in the way and for how much longer, some time after the event."""
+def describe_wait(event: events.Waiting, since: Micros) -> str:
+    """Returns who holds the lock and for how much longer, some time after the event."""
     who = f"{event.key!r}: {blocking(event.holders, len(event.ahead) + event.more)}"
     if event.frees_in is None or not event.holders:
         return who
     return f"{who}, for another {duration(max(0, event.frees_in - since))} unless renewed"
 
 
-def trouble(event: events.StoreTrouble) -> str:
-    """That the store failed, and that it is tried again."""
+def describe_trouble(event: events.StoreTrouble) -> str:
+    """Returns that the store failed and is tried again."""
     return f"{event.key!r}: the store failed, trying again: {redact(event.error)}"

@@ -1,12 +1,13 @@
--- The short way out for the only holder of a lock for which nobody waits, or where an exclusive
--- waiter is first in the queue.
+-- Fast path: free the only holder of a lock for which nobody waits, or for which an exclusive
+-- claim is first in the queue.
 local rev, fence, _, soonest, first = string.match(raw or '', HEAD)
 if rev and now > tonumber(rev) and tonumber(fence) < MOST and string.sub(raw, -2) == ']}' then
   local token = ARGV[2]
   local mine = '{"token":"' .. token .. '",'
-  local stop = string.sub(raw, first, first + #mine - 1) == mine and string.find(raw, '\n', first, true)
+  local is_mine = string.sub(raw, first, first + #mine - 1) == mine
+  local stop = is_mine and string.find(raw, '\n', first, true)
   if stop and string.sub(raw, stop + 1, stop + #BETWEEN) == BETWEEN then
-    local freed = '{"v":1,"rev":' .. at .. ',"fence":' .. fence .. ',"updated_at":' .. at .. ',"freed":"' .. token .. '","soonest":' .. soonest .. ',"holders":[\n' .. string.sub(raw, stop + 1)
+    local freed = head_text(fence, token, soonest) .. string.sub(raw, stop + 1)
     local queue = stop + #BETWEEN + 1
     if string.sub(raw, queue) == ']}' then
       local written = redis.pcall('SET', KEYS[1], freed, 'PX', ARGV[1])
@@ -15,10 +16,10 @@ if rev and now > tonumber(rev) and tonumber(fence) < MOST and string.sub(raw, -2
       return now
     end
     local next_token = string.match(raw, '^{"token":"([^"]*)","mode":"exclusive",', queue)
-    local bell = next_token and string.match(raw, '^[^\n]*,"bell":"(%x+)"},?\n', queue)
-    if bell and now <= tonumber(soonest) then
+    local channel = next_token and string.match(raw, '^[^\n]*,"bell":"(%x+)"},?\n', queue)
+    if channel and now <= tonumber(soonest) then
       redis.call('SET', KEYS[1], freed, 'PX', ARGV[1])
-      redis.pcall('PUBLISH', KEYS[1] .. ':wake:' .. bell, at .. ' ' .. next_token)
+      redis.pcall('PUBLISH', KEYS[1] .. ':wake:' .. channel, at .. ' ' .. next_token)
       return now
     end
   end

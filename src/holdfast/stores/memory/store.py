@@ -1,4 +1,4 @@
-"""Locks inside one process, for tests and for threads that share nothing else.
+"""The memory store: locks inside one process, for tests and for threads.
 
 `memory://NAME` is the same store for everyone in the process who opens that name.
 """
@@ -26,26 +26,20 @@ _named_lock = threading.Lock()
 
 @fork_hooks.in_child
 def _in_child() -> None:
-    """A forked child has stores of its own: the parent's leases would be ghosts in a copy."""
+    """A forked child starts without stores: in a copy nobody would release the parent's leases."""
     global _named_lock
     _named.clear()
     _named_lock = threading.Lock()
 
 
 class MemoryStore(NotifyingStore):
-    """A dictionary of records, which nobody can change in place."""
+    """A dictionary of records. Nobody can change a record in it."""
 
     facts = Facts(
-        name="memory",
-        linearizable=True,
-        clock="process",
-        reach="process",
-        wakeup="push",
-        durable=False,
-        native_async=True,
-        batch=1000,
+        name="memory", linearizable=True, clock="process", reach="process", wakeup="push",
+        durable=False, native_async=True, batch=1000,
         caveats=("Other processes do not see these locks; a restart forgets them.",),
-    )
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -66,12 +60,12 @@ class MemoryStore(NotifyingStore):
             return _named.setdefault(url.host, cls())
 
     def now(self) -> Interval:
-        """Counted from the start of the store, so that it never jumps."""
+        """Returns the store's time. It counts from the start of the store, so it never jumps."""
         at = self._epoch + clock.monotonic()
         return Interval(at, at)
 
     def load(self, key: str) -> Entry:
-        """What is there now."""
+        """Returns the record and the time."""
         row = self._rows.get(key)
         if row is None:
             return Entry(now=self.now())
@@ -102,7 +96,7 @@ class MemoryStore(NotifyingStore):
         return Swapped(None if kept is None else new, now)
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
-        """A page, from the first key after the cursor."""
+        """Returns a page that starts after the cursor."""
         with self._lock:
             if self._order is None:
                 self._order = sorted(self._rows)
@@ -113,7 +107,7 @@ class MemoryStore(NotifyingStore):
         return Page(entries, keys[-1] if len(keys) == limit else None)
 
     def register_wait(self, key: str, version: Version, token: str, notify: Notify) -> WaitHandle:
-        """Ring when a write says so, or at once if one came before."""
+        """Notify the waiter of a write that may let it in, or at once if the version is another."""
         handle = WaitHandle(key, version, token, notify)
         self._waits.add(handle)
         row = self._rows.get(key)
@@ -122,22 +116,23 @@ class MemoryStore(NotifyingStore):
         return handle
 
     def cancel_wait(self, handle: WaitHandle) -> None:
-        """No longer ring."""
+        """Stop notifying the waiter."""
         self._waits.discard(handle)
 
     def close(self) -> None:
-        """The store stays for the others who share it; waiting calls return."""
+        """Make waiting calls return. The store stays for others who share its name."""
         self._waits.notify_all()
 
     def to_async(self) -> AsyncStore:
-        """Nothing in here blocks, so asyncio needs no threads."""
+        """Returns a face that calls the store in place: nothing here blocks."""
         from holdfast.stores.async_adapters import InlineStore
 
         return InlineStore(self)
 
 
 def _fixed(record: Record) -> Record | bytes:
-    """A record is fixed but for the notes in it: one with a note is kept encoded."""
+    """Returns a form of the record that nobody can change: a note is a dictionary, so a record
+    with one is kept encoded."""
     for holder in record.holders:
         if holder.note:
             return encode(record)

@@ -44,5 +44,12 @@ def scan_from(position: bytes, pattern: bytes) -> bytes:
 
 
 def master_of(service: str) -> bytes:
-    """The question to a Sentinel."""
+    """The request to a Sentinel."""
     return pack(b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service)
+
+
+def wait_request(replicas: int, wait_s: float) -> bytes:
+    """Returns the WAIT that follows a grant; nothing, if no replica has to confirm it."""
+    if not replicas:
+        return b""
+    return pack(b"WAIT", replicas, max(1, round(wait_s * 1000)))

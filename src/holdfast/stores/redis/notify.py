@@ -5,7 +5,7 @@ channel, or queued tokens on the channel of the client that waits with them, so 
 client wakes for nothing. What could get lost, and why it does not:
 
  1. A message between a claim's answer and its wait: the wait names the rev that the claim
-    saw, and the bells remember the last rev that was told.
+    saw, and the subscriptions remember the last rev that was told.
  2. A message before the subscription was in force: when the server confirms one, the
     record's rev is looked at once and remembered, and whoever knows an older one is rung.
  3. Messages while the connection was down: all channels are subscribed anew, see 2.
@@ -29,9 +29,9 @@ from redis.exceptions import ResponseError
 
 from holdfast.core.contract import Version
 from holdfast.errors import HoldfastError
-from holdfast.stores.redis.layout import WAKE, Names, word
-from holdfast.stores.redis.line import Line
-from holdfast.stores.redis.words import PING, pack
+from holdfast.stores.redis.connection import Connection
+from holdfast.stores.redis.record_text import WAKE, Names, word
+from holdfast.stores.redis.resp import PING, pack
 from holdfast.stores.waiting.handles import LastHeard, Notify, WaitHandle, WaitHandles, started
 
 logger = logging.getLogger("holdfast")
@@ -66,7 +66,7 @@ class _Channel:
         self.unheard = 0
 
 
-class Bells:
+class Subscriptions:
     """Who waits for what, and what the server was asked to tell. No I/O; safe for threads, but
     one at a time adds or has heard, and sends what is to be sent before the next one does."""
 
@@ -214,13 +214,13 @@ class Listener:
     """
 
     def __init__(
-        self, names: Names, connect: Callable[[], Line], look: Callable[[str], Version]
+        self, names: Names, connect: Callable[[], Connection], look: Callable[[str], Version]
     ) -> None:
-        self.bells = Bells(names)
+        self.subscriptions = Subscriptions(names)
         self._connect = connect
         self._look = look
         self._lock = threading.Lock()  # guards what follows, and the order of what is sent
-        self._line: Line | None = None
+        self._line: Connection | None = None
         self._reader: object | None = None  # who reads the line: a sleeper, or this listener
         self._read = False  # since the thread last looked, a sleeper has
         self._thread: object | None = None  # stands for the thread that runs
@@ -238,7 +238,7 @@ class Listener:
 
     def cancel_wait(self, handle: WaitHandle) -> None:
         """No longer."""
-        self.bells.handles.discard(handle)
+        self.subscriptions.handles.discard(handle)
 
     def wait(self, key: str, version: Version, token: str, seconds: float) -> None:
         """Sleep until rung, or for so long."""
@@ -264,9 +264,9 @@ class Listener:
         with self._lock:
             if self._line is not None:
                 self._line.close()
-        self.bells.handles.notify_all()
+        self.subscriptions.handles.notify_all()
 
-    def forget(self) -> Line | None:
+    def forget(self) -> Connection | None:
         """Let go of the line without touching it."""
         line, self._line = self._line, None
         return line
@@ -275,13 +275,13 @@ class Listener:
 
     def _add(self, handle: WaitHandle) -> None:
         self._waited_at = monotonic()
-        self._send(self.bells.add(handle))
+        self._send(self.subscriptions.add(handle))
         if self._thread is None and not self._closing.is_set():
             self._thread = thread = object()
             if not started(lambda: self._run(thread), "holdfast-listen"):
                 self._thread = None
 
-    def _begin(self, handle: WaitHandle) -> Line | None:
+    def _begin(self, handle: WaitHandle) -> Connection | None:
         """Add a sleeper; the line, if it is to read it."""
         with self._lock:
             self._add(handle)
@@ -297,10 +297,10 @@ class Listener:
         with self._lock:
             if self._reader is reader:
                 self._reader = None
-                if self.bells.handles.any():
+                if self.subscriptions.handles.any():
                     self._called.set()
 
-    def _read_until(self, alarm: Alarm, ends_at: float, line: Line) -> None:
+    def _read_until(self, alarm: Alarm, ends_at: float, line: Connection) -> None:
         """In a sleeper's thread. If the line breaks, or after half a message, it is closed;
         our own thread notices."""
         try:
@@ -351,14 +351,14 @@ class Listener:
                 self._line = None
             line.close()
 
-    def _listen(self, line: Line) -> bool:
+    def _listen(self, line: Connection) -> bool:
         """True: nobody sleeps any more, and the line is no longer in use. False: we are closed."""
         self._heard_at, self._asked_at = monotonic(), 0.0
         with self._lock:
             if self._closing.is_set():
                 return False
             self._line = line
-            self._send(self.bells.subscribe_anew())
+            self._send(self.subscriptions.subscribe_anew())
         while not self._closing.is_set():
             if self._hung_up():
                 return True
@@ -378,17 +378,17 @@ class Listener:
         anew."""
         now = monotonic()
         with self._lock:
-            if self._reader is not None or self.bells.handles.any():
+            if self._reader is not None or self.subscriptions.handles.any():
                 self._waited_at = now
             if now - self._waited_at < LINGER_S:
                 return False
             self._thread = self._line = None
             return True
 
-    def _attend(self, line: Line) -> None:
+    def _attend(self, line: Connection) -> None:
         """Read until nobody sleeps and there is nothing to read."""
         while not self._closing.is_set():
-            asleep = self.bells.handles.any()
+            asleep = self.subscriptions.handles.any()
             try:
                 self._hear(line.read_within(QUIET_S if asleep else 0.0))
             except TimeoutError:
@@ -396,7 +396,7 @@ class Listener:
                     return
                 self._keep_in_touch(line)
 
-    def _rest(self, line: Line) -> None:
+    def _rest(self, line: Connection) -> None:
         """Until we are called, or nobody has read for a while."""
         while not self._called.wait(REST_S):
             if self._reader is None and not self._read:
@@ -405,7 +405,7 @@ class Listener:
             self._keep_in_touch(line)
         self._called.clear()
 
-    def _keep_in_touch(self, line: Line) -> None:
+    def _keep_in_touch(self, line: Connection) -> None:
         """After a while without a word ask whether the server is still there."""
         now = monotonic()
         if self._asked_at:
@@ -424,16 +424,16 @@ class Listener:
         if not isinstance(reply, list):
             return
         with self._lock:
-            key, request = self.bells.heard(reply)
+            key, request = self.subscriptions.heard(reply)
             self._send(request)
         if key is not None:
             self._check(key)
 
     def _check(self, key: str) -> None:
         try:
-            self.bells.looked(key, self._look(key))
+            self.subscriptions.looked(key, self._look(key))
         except HoldfastError:
-            self.bells.notify(key)
+            self.subscriptions.notify(key)
 
     def _send(self, request: bytes) -> None:
         if request and self._line is not None:

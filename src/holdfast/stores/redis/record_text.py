@@ -60,7 +60,7 @@ class Names:
         self.head = self._namespace + b":"
         self.index = self._namespace + b":index"
         self.due = self._namespace + b":due"
-        self.bell = urandom(6).hex().encode()  # names the channels of this client alone
+        self.client_channel = urandom(6).hex().encode()  # names the channels of this client alone
 
     def record(self, key: str) -> bytes:
         """Where the record of a lock is."""
@@ -69,7 +69,7 @@ class Names:
     def channels(self, key: str) -> tuple[bytes, bytes]:
         """Where a free place is told: to the places of this client, and to anyone."""
         anyone = self.record(key) + WAKE
-        return b"%b:%b" % (anyone, self.bell), anyone
+        return b"%b:%b" % (anyone, self.client_channel), anyone
 
     def key(self, name: bytes) -> str:
         """The lock whose record or channel this is."""

@@ -1,8 +1,8 @@
-"""Waiting on SQLite: one thread per store that looks for changes, while anyone waits.
+"""Notifies waiters on SQLite: one thread per store looks for changes while anyone waits.
 
-`PRAGMA data_version` changes when any other connection has written, and costs a few
-microseconds to read. Only then the rows that somebody waits for are looked at, and only
-those are rung whose `turn` has changed.
+`PRAGMA data_version` changes when any other connection has written, and takes a few microseconds to
+read. Only when it has changed, the thread reads the rows that somebody waits for, and notifies the
+waiters of those whose `turn` has changed.
 """
 
 from __future__ import annotations
@@ -13,25 +13,26 @@ from collections.abc import Callable
 
 from holdfast.core.contract import Interval
 from holdfast.stores.base import entry_from
-from holdfast.stores.sqlite.file import SQL, Connection
+from holdfast.stores.sqlite.protocol import SQL
+from holdfast.stores.sqlite.transport import Connection
 from holdfast.stores.waiting.handles import WaitHandle, WaitHandles, lets_in, poll_result, started
 
-# Fast while something happens, slower when it is quiet.
+# How long the thread sleeps between looks: shortly after a change, and at most.
 FASTEST_S, SLOWEST_S, SLOWING = 0.001, 0.005, 1.02
-# With nobody waiting the thread stays for a moment, because the next one is often near.
+# The thread outlives the last waiter for so long, because the next one often comes soon.
 LINGER_S = 1.0
 AFTER_TROUBLE_S = 0.05
 
 
-class Watch:
-    """Rings sleepers when their keys change."""
+class ChangeNotifier:
+    """Notifies waiters when their keys change."""
 
     def __init__(self, connect: Callable[[], Connection], now: Callable[[], Interval]) -> None:
         self.handles = WaitHandles()
         self._connect = connect
         self._now = now
         self._lock = threading.Lock()
-        self._news = threading.Event()  # somebody new sleeps, or the store closes
+        self._news = threading.Event()  # there is a new waiter, or the store closes
         self._running = False
         self._closed = False
         self._looking = threading.Lock()  # held while the connection is in use
@@ -39,7 +40,7 @@ class Watch:
         self._paused = False
 
     def add(self, handle: WaitHandle) -> None:
-        """Ring this one when its key changes."""
+        """Notify this waiter when its key changes."""
         self.handles.add(handle)
         with self._lock:
             if not self._running and not self._closed:
@@ -53,21 +54,21 @@ class Watch:
         self.handles.discard(handle)
 
     def close(self) -> None:
-        """End the thread, and let everyone look for themselves."""
+        """End the thread, and notify all waiters, which then look for themselves."""
         self._closed = True
         self._news.set()
         self.handles.notify_all()
 
     def pause(self, at_most_s: float) -> bool:
-        """Before a fork: let go of the file. False: that was not possible."""
+        """Close the file before a fork. Returns False if that was not possible in time."""
         self._paused = self._looking.acquire(timeout=at_most_s)
         if self._paused and self._connection is not None:
             self._connection.pause()
-            self._news.set()  # a new connection does not know what the old one had seen
+            self._news.set()  # a new connection counts `data_version` anew
         return self._paused
 
     def resume(self) -> None:
-        """After it."""
+        """Go on after the fork."""
         if self._paused:
             self._paused = False
             self._looking.release()
@@ -83,8 +84,8 @@ class Watch:
                     self._connection = None
                     connection.close()
         except Exception:
-            # The sleepers will meet the same trouble, and report it, when they look. If they
-            # do not, the pause keeps them from coming back at once, again and again.
+            # The waiters meet the same error when they look, and report it. If they do not, the
+            # pause keeps them from restarting this thread again and again.
             time.sleep(AFTER_TROUBLE_S)
             self._running = False
             self.handles.notify_all()
@@ -98,7 +99,7 @@ class Watch:
                 (version,) = connection.run("PRAGMA data_version").fetchone()
                 if news or version != seen:
                     seen, nap = version, FASTEST_S
-                    self._ring_changed(connection)
+                    self._notify_changed(connection)
             if self.handles.keys():
                 idle_s = 0.0
             elif (idle_s := idle_s + nap) > LINGER_S and self._stop():
@@ -113,7 +114,7 @@ class Watch:
             self._running = False
             return True
 
-    def _ring_changed(self, connection: Connection) -> None:
+    def _notify_changed(self, connection: Connection) -> None:
         for key in self.handles.keys():
             now = self._now()
             row = connection.run(SQL["turn"], (key,)).fetchone()
