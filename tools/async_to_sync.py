@@ -46,6 +46,7 @@ NAMES = {
     "asynccontextmanager": "contextmanager",
     "aclosing": "closing",
     "aclose": "close",
+    "to_async": "to_async",  # what a blocking store calls the way to its asyncio twin
 }
 DOTTED = (("asyncio.Event", "threading.Event"),)
 WORDS = (

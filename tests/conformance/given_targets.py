@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from redis import Redis
 
 from holdfast.stores.base import Store
-from holdfast.stores.redis.layout import Names
+from holdfast.stores.redis.record_text import Names
 from holdfast.stores.registry import ALIASES, open_store
 from holdfast.testing.conformance import Target
 from tests.conformance.sql_targets import SQLTarget

@@ -9,8 +9,8 @@ from typing import Any
 from uuid import uuid4
 
 from holdfast.stores.base import Store
-from holdfast.stores.redis.layout import Names
-from holdfast.stores.redis.routing import slot_of
+from holdfast.stores.redis.protocol import slot_of
+from holdfast.stores.redis.record_text import Names
 from holdfast.stores.registry import open_store
 from holdfast.testing.conformance import Target
 from tests.conformance.blob_targets import DirectoryTarget, azure_target, gcs_target, s3_target
@@ -60,10 +60,10 @@ class RedisTarget(Target):
     kind: type[Any] = RedisServer
 
     def __init__(self, folder: Path) -> None:
-        self._site = shared(self.kind)
+        self._topology = shared(self.kind)
 
     def open(self) -> Store:
-        return open_store(self._site.url)
+        return open_store(self._topology.url)
 
     def overwrite(self, key: str, text: str) -> None:
         with client(self._port(key)) as redis:
@@ -73,7 +73,7 @@ class RedisTarget(Target):
         return Names("holdfast").record(key)
 
     def _port(self, key: str) -> int:
-        port: int = self._site.port
+        port: int = self._topology.port
         return port
 
 
@@ -89,7 +89,7 @@ class SentinelTarget(RedisTarget):
     kind = SentinelSetup
 
     def _port(self, key: str) -> int:
-        port: int = self._site.master.port
+        port: int = self._topology.master.port
         return port
 
 
@@ -99,7 +99,7 @@ class ClusterTarget(RedisTarget):
     kind = RedisCluster
 
     def _port(self, key: str) -> int:
-        with client(self._site.nodes[0].port) as redis:
+        with client(self._topology.nodes[0].port) as redis:
             slots = redis.execute_command("CLUSTER SLOTS")
         slot = slot_of(self._name(key))
         for first, last, master, *_ in slots:

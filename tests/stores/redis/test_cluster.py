@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from holdfast.core.commands import Claim, Free, Freed, Granted, Renew
-from holdfast.stores.redis.layout import Names
-from holdfast.stores.redis.routing import slot_of
+from holdfast.stores.redis.protocol import slot_of
+from holdfast.stores.redis.record_text import Names
 from holdfast.stores.registry import open_store
 from tests.engines.base import require
 from tests.engines.redis import RedisCluster, RedisServer, client

@@ -283,7 +283,7 @@ def test_too_old(reply: bytes) -> None:
 
 def test_setup_refuses_an_old_version() -> None:
     """Setting up looks at the version."""
-    from holdfast.stores.redis.store import check_server
+    from holdfast.stores.redis.setup import check_server
 
     check_server(b"redis_version:7.0.15\r\nmaxmemory:0\r\n")
     check_server(b"redis_version:5.0.0\r\n")

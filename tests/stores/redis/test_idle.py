@@ -251,10 +251,10 @@ def test_the_server_is_gone_after_the_first_request(
     breaking: Breaking, monkeypatch: Patch, key: str, call: str, face: str, carried_out: bool
 ) -> None:
     """Nobody can know whether that one was carried out, however sure the later ones are."""
-    for module in ("sync", "sync_leases", "aio", "aio_leases"):
-        monkeypatch.setattr(f"holdfast.{module}.PATIENCE", SECOND // 2)
-    monkeypatch.setattr("holdfast.runtime.driver.GRACE", SECOND // 10)
-    monkeypatch.setattr("holdfast.runtime.driver_async.GRACE", SECOND // 10)
+    for module in ("leases", "leases_async", "locks", "locks_async"):
+        monkeypatch.setattr(f"holdfast.api.{module}.RETRY_FOR", SECOND // 2)
+    for module in ("driver", "driver_async"):
+        monkeypatch.setattr(f"holdfast.runtime.{module}.GRACE", SECOND // 10)
     url = f"redis://127.0.0.1:{breaking.port}"
 
     async def run() -> None:
@@ -282,7 +282,7 @@ def test_a_script_is_not_repeated_by_the_store(breaking: Breaking, key: str) -> 
 def test_what_was_not_sent_is_sent_elsewhere(server: RedisServer, store: Any, key: str) -> None:
     """A connection that cannot be written to any more has surely carried nothing out."""
     store.load(key)
-    line = store._wire._main._idle[0]
+    line = store._transport._main._idle[0]
     line._poll = lambda timeout: []  # as if it had broken right after that look
     line._socket.shutdown(socket.SHUT_RDWR)
     assert isinstance(store.apply(key, claim("a"), "b").verdict, Granted)

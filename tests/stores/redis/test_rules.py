@@ -37,7 +37,7 @@ from holdfast.core.contract import Swapped
 from holdfast.core.records import EMPTY, SECOND, Record, Waiter, droppable_at
 from holdfast.stores.base import Store
 from holdfast.stores.redis import RedisStore
-from holdfast.stores.redis.layout import WAKE
+from holdfast.stores.redis.record_text import WAKE
 from holdfast.stores.registry import open_store
 from tests.engines.redis import RedisCluster, RedisServer, ValkeyServer, client
 from tests.engines.shared import shared
@@ -226,7 +226,7 @@ class Heard(list[Wake]):
         self._pubsub, self._model = pubsub, model
 
     def compare(self, decision: Decision) -> None:
-        """The store told those whom the rules wake, and the queued ones by their client's bell."""
+        """The store told those whom the rules wake, queued ones by their client's channel."""
         if decision.wake != NOBODY:
             message = self._pubsub.get_message(timeout=5)
             assert message is not None

@@ -16,7 +16,7 @@ from tests.descriptors import no_descriptors
 from tests.engines.redis import RedisServer, client
 from tests.helpers import unique, until
 from tests.stores.redis.test_idle import answer
-from tests.stores.redis.test_listen import Teller, Waiting
+from tests.stores.redis.test_notify import Teller, Waiting
 
 FACES = pytest.mark.parametrize("face", ["sync", "async"])
 

@@ -21,9 +21,9 @@ import redis.sentinel
 import holdfast
 from holdfast import aio
 from holdfast.errors import BadURL, Misconfigured
-from holdfast.stores.redis.connect import Settings, site_from_url
-from holdfast.stores.redis.line import Line
-from holdfast.stores.redis.listen import REST_S, Listener
+from holdfast.stores.redis.connect import Settings, topology_from_url
+from holdfast.stores.redis.connection import Connection
+from holdfast.stores.redis.notify import REST_S, Listener
 from holdfast.stores.registry import open_store
 from holdfast.stores.url import parse
 from tests.engines.base import free_port
@@ -68,25 +68,25 @@ def check_both_faces(place: Any, key: str, **options: Any) -> None:
 )
 def test_urls(url: str, kind: str, addresses: Any, service: str, db: int | None) -> None:
     """Every form of URL names its servers."""
-    site = site_from_url(parse(url), {})
-    assert (site.kind, site.addresses, site.service) == (kind, addresses, service)
-    assert site.settings.options.get("db") == db
-    assert site.settings.tls is url.startswith("rediss")
-    assert site.settings.timeout_s == 5
+    topology = topology_from_url(parse(url), {})
+    assert (topology.kind, topology.addresses, topology.service) == (kind, addresses, service)
+    assert topology.settings.options.get("db") == db
+    assert topology.settings.tls is url.startswith("rediss")
+    assert topology.settings.timeout_s == 5
 
 
 def test_login_and_options_of_a_url() -> None:
     """User, password and options are read, also percent-encoded, and never shown."""
     options: dict[str, Any] = {"socket_timeout": 2}
     url = "redis+sentinel://me:p%40ss@h/m?sentinel_password=x&namespace=app"
-    site = site_from_url(parse(url), options)
-    assert site.settings.options["username"] == "me"
-    assert site.settings.options["password"] == "p@ss"
-    assert site.settings.timeout_s == 2
-    assert site.sentinel_settings.options["password"] == "x"
-    assert "username" not in site.sentinel_settings.options
+    topology = topology_from_url(parse(url), options)
+    assert topology.settings.options["username"] == "me"
+    assert topology.settings.options["password"] == "p@ss"
+    assert topology.settings.timeout_s == 2
+    assert topology.sentinel_settings.options["password"] == "x"
+    assert "username" not in topology.sentinel_settings.options
     assert options == {"namespace": "app"}
-    assert "p@ss" not in repr(site)
+    assert "p@ss" not in repr(topology)
 
 
 def test_namespaces_are_worlds_of_their_own(server: RedisServer, key: str) -> None:
@@ -161,10 +161,10 @@ def test_client_with_a_certificate_of_its_own(tmp_path: Path, key: str) -> None:
 
 def test_waiting_over_tls(tls: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits is told, and the line that tells it stays when nobody waits any more."""
-    lines: list[Line] = []
+    lines: list[Connection] = []
     listen = Listener._listen
 
-    def listen_and_count(listener: Listener, line: Line) -> None:
+    def listen_and_count(listener: Listener, line: Connection) -> None:
         lines.append(line)
         listen(listener, line)
 

@@ -1,4 +1,4 @@
-"""What is special about this store: its layout, its index, its batches and its bells."""
+"""What is special about this store: its layout, its index, its batches and its subscriptions."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from holdfast.core.contract import Swapped
 from holdfast.core.effects import Apply
 from holdfast.core.records import SECOND, Holder, Record, Waiter
 from holdfast.errors import ClientForked, CorruptRecord, HoldfastError
-from holdfast.stores.redis import RedisStore, layout
-from holdfast.stores.redis.layout import Names, coded
-from holdfast.stores.redis.routing import slot_of
+from holdfast.stores.redis import RedisStore, record_text
+from holdfast.stores.redis.protocol import slot_of
+from holdfast.stores.redis.record_text import Names, coded
 from holdfast.stores.registry import open_store
 from tests.engines.redis import RedisCluster, RedisServer, client
 from tests.engines.shared import shared
@@ -43,9 +43,9 @@ def test_names_are_exact_and_have_a_hash_tag(key: str) -> None:
     names = Names("app")
     record = names.record(key)
     assert names.key(record) == key
-    assert names.key(record + layout.WAKE) == key
+    assert names.key(record + record_text.WAKE) == key
     assert record.count(b"{") == record.count(b"}") == 1
-    assert slot_of(record) == slot_of(record + layout.WAKE)
+    assert slot_of(record) == slot_of(record + record_text.WAKE)
 
 
 def test_slots_are_those_of_redis() -> None:
@@ -239,10 +239,10 @@ def test_tombstone(namespace: tuple[RedisStore, Any]) -> None:
 # --- batches --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("site", ["single", "cluster"])
-def test_many_commands_in_one_trip(site: str, key: str) -> None:
+@pytest.mark.parametrize("topology", ["single", "cluster"])
+def test_many_commands_in_one_trip(topology: str, key: str) -> None:
     """A batch is answered one by one, in order, also when scripts have to be brought along."""
-    engine: Any = shared(RedisServer) if site == "single" else shared(RedisCluster)
+    engine: Any = shared(RedisServer) if topology == "single" else shared(RedisCluster)
     with closing(open_store(engine.url)) as store:
         for node in getattr(engine, "nodes", [engine]):
             with client(node.port) as redis:

@@ -11,12 +11,15 @@ health checks, decoding, maintenance messages) is switched off: see `line`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import redis
 from msgspec import Struct
 
+from holdfast.core.listing import SHORTEST_RETENTION
+from holdfast.core.records import SECOND
 from holdfast.errors import BadOption, BadURL, Misconfigured, Unsupported
 from holdfast.stores.url import StoreURL
 
@@ -74,7 +77,7 @@ class Settings(Struct, frozen=True):
             ) from exc
 
 
-class Site(Struct, frozen=True):
+class Topology(Struct, frozen=True):
     """One server, or several that belong together."""
 
     kind: Kind
@@ -98,8 +101,8 @@ def settings_from(options: Mapping[str, Any], tls: bool) -> Settings:
 # --- from a URL -----------------------------------------------------------------------------
 
 
-def site_from_url(url: StoreURL, options: dict[str, Any]) -> Site:
-    """The site that a URL names. Takes what belongs to it out of the options."""
+def topology_from_url(url: StoreURL, options: dict[str, Any]) -> Topology:
+    """The topology that a URL names. Takes what belongs to it out of the options."""
     secure, kind = _SCHEMES[url.scheme]
     found: dict[str, Any] = {**url.options, **options}
     sentinel = {
@@ -115,7 +118,7 @@ def site_from_url(url: StoreURL, options: dict[str, Any]) -> Site:
     service = _read_path(url, kind, mine)
     addresses = _addresses(url, kind)
     timeouts = {name: value for name, value in mine.items() if name.startswith(("socket_", "ssl_"))}
-    return Site(
+    return Topology(
         kind,
         addresses,
         settings_from(mine, secure),
@@ -190,34 +193,34 @@ def _address(text: str, default: int) -> Address:
 # --- from a client that exists --------------------------------------------------------------
 
 
-def site_from_client(client: Any) -> Site:
+def topology_from_client(client: Any) -> Topology:
     """The same servers, login and timeouts as those of a redis-py client of either face."""
     if hasattr(client, "nodes_manager"):
-        return _site_of_cluster(client)
+        return _topology_of_cluster(client)
     pool = getattr(client, "connection_pool", client)
     if not hasattr(pool, "connection_kwargs"):
         raise Unsupported(f"A {type(client).__name__} is not a Redis client that Holdfast knows.")
     options, kind = pool.connection_kwargs, pool.connection_class
     tls = _is(kind, "SSLConnection")
     if hasattr(pool, "sentinel_manager"):
-        return _site_of_sentinel(pool, options, tls)
+        return _topology_of_sentinel(pool, options, tls)
     address = options["path"] if "path" in options else _host(options)
-    return Site("single", (address,), settings_from(options, tls))
+    return Topology("single", (address,), settings_from(options, tls))
 
 
-def _site_of_cluster(client: Any) -> Site:
+def _topology_of_cluster(client: Any) -> Topology:
     manager = client.nodes_manager
     options = manager.connection_kwargs
     nodes = {**manager.startup_nodes, **getattr(manager, "nodes_cache", {})}
     tls = bool(options.get("ssl")) or _is(options.get("connection_class"), "SSLConnection")
     addresses = tuple((str(node.host), int(node.port)) for node in nodes.values())
-    return Site("cluster", addresses, settings_from(options, tls))
+    return Topology("cluster", addresses, settings_from(options, tls))
 
 
-def _site_of_sentinel(pool: Any, options: Mapping[str, Any], tls: bool) -> Site:
+def _topology_of_sentinel(pool: Any, options: Mapping[str, Any], tls: bool) -> Topology:
     sentinels = [client.connection_pool for client in pool.sentinel_manager.sentinels]
     first = sentinels[0]
-    return Site(
+    return Topology(
         "sentinel",
         tuple(_host(sentinel.connection_kwargs) for sentinel in sentinels),
         settings_from(options, tls),
@@ -238,3 +241,39 @@ def _is(kind: Any, name: str) -> bool:
 def shown(address: Address) -> str:
     """An address, for messages."""
     return address if isinstance(address, str) else f"{address[0]}:{address[1]}"
+
+
+# --- the store's own options ---------------------------------------------------------------------
+
+_OPTIONS: dict[str, Callable[[Any], Any]] = {
+    "namespace": str,
+    "wait_replicas": int,
+    "wait_s": float,
+    "tombstone_s": float,
+    "fast_paths": lambda value: str(value).lower() not in ("0", "false", "no"),
+}
+
+
+def store_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Returns the options of the store itself, in their types."""
+    unknown = options.keys() - _OPTIONS.keys()
+    if unknown:
+        raise BadURL(f"The redis store has no option {', '.join(sorted(unknown))}.")
+    try:
+        return {name: _OPTIONS[name](value) for name, value in options.items()}
+    except (TypeError, ValueError):
+        raise BadOption("wait_replicas, wait_s and tombstone_s are numbers.") from None
+
+
+def check_options(
+    namespace: str, replicas: int, wait_s: float, tombstone_s: float, timeout_s: float
+) -> None:
+    """Refuse options that make no sense."""
+    if not namespace or re.search(r"[{}\s]", namespace):
+        raise BadOption("namespace is what all keys start with: no braces, no blanks.")
+    if replicas < 0:
+        raise BadOption("wait_replicas is how many replicas must confirm a grant: 0 or more.")
+    if replicas and not 0 < wait_s < timeout_s:
+        raise BadOption(f"wait_s is above 0 and below socket_timeout ({timeout_s:g} s).")
+    if tombstone_s * SECOND < SHORTEST_RETENTION:
+        raise BadOption(f"tombstone_s is at least {SHORTEST_RETENTION / SECOND:g} s.")

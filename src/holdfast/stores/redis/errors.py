@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from redis import exceptions
 
@@ -128,6 +129,13 @@ def refused(error: Exception, where: str) -> HoldfastError:
         if pattern.search(text):
             return maker(where, text)
     return _other(where, text)
+
+
+def checked(reply: Any, where: str) -> Any:
+    """Returns the reply, or raises what it means if it is an error."""
+    if isinstance(reply, exceptions.ResponseError):
+        raise refused(reply, where) from reply
+    return reply
 
 
 def not_connected(error: Exception, where: str) -> HoldfastError:

@@ -45,7 +45,7 @@ class Request(Struct, eq=False):
     settled: bool = False
 
 
-class Pipeline(asyncio.Protocol):
+class Connection(asyncio.Protocol):
     """One connection for many tasks of one loop."""
 
     def __init__(self, where: str, timeout_s: float) -> None:
@@ -61,29 +61,29 @@ class Pipeline(asyncio.Protocol):
         self._watch: asyncio.TimerHandle | None = None
         self._transport: Any = None
         self._poll: Poll | None = None
-        self._connection: Any = None
+        self._theirs: Any = None
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
     @classmethod
-    async def connect(cls, settings: Settings, address: Address) -> Pipeline:
-        """A new connection."""
-        pipeline = cls(shown(address), settings.timeout_s)
+    async def open(cls, settings: Settings, address: Address) -> Connection:
+        """Returns a new connection."""
+        connection = cls(shown(address), settings.timeout_s)
         retry = Retry(NoBackoff(), 0)
-        connection = None
+        theirs = None
         try:
             # Even to make one, redis-py opens a file.
-            connection = settings.connection(redis.asyncio.connection, retry, address)
-            await connection.connect()
+            theirs = settings.connection(redis.asyncio.connection, retry, address)
+            await theirs.connect()
         except (RedisError, OSError) as exc:
-            if connection is not None:
-                await connection.disconnect(nowait=True)
-            raise errors.not_connected(exc, pipeline.where) from exc
-        pipeline._take_over(connection)
-        return pipeline
+            if theirs is not None:
+                await theirs.disconnect(nowait=True)
+            raise errors.not_connected(exc, connection.where) from exc
+        connection._take_over(theirs)
+        return connection
 
-    def _take_over(self, connection: Any) -> None:
-        self._connection = connection
-        self._transport = connection._writer.transport
+    def _take_over(self, theirs: Any) -> None:
+        self._theirs = theirs
+        self._transport = theirs._writer.transport
         self._transport.set_protocol(self)
         socket = self._transport.get_extra_info("socket")
         self._poll = None if socket is None else poll_of(socket.fileno())
@@ -209,7 +209,7 @@ class Pipeline(asyncio.Protocol):
         self._waiting.clear()
         self._transport.abort()
         # redis-py would complain about a connection that nobody closed.
-        self._connection._reader = self._connection._writer = None
+        self._theirs._reader = self._theirs._writer = None
 
     def _watch_from(self, since: float) -> None:
         if self._watch is None:
@@ -228,73 +228,73 @@ class Pipeline(asyncio.Protocol):
             self._watch_from(since)
 
 
-class Shared:
-    """A pipeline that is made when it is needed, once, and again when it broke."""
+class ConnectionPool:
+    """A connection that is made when it is needed, once, and again when it broke."""
 
     def __init__(self, connect: Callable[[], Any]) -> None:
         self._connect = connect
-        self._pipeline: Pipeline | None = None
-        self._connecting: asyncio.Future[Pipeline] | None = None
+        self._connection: Connection | None = None
+        self._connecting: asyncio.Future[Connection] | None = None
         self.where = "?"  # whereto the newest one leads
         self.closed = False
 
-    def ready(self) -> Pipeline | None:
-        """The pipeline, if it can be used right now."""
-        pipeline = self._pipeline
-        return pipeline if pipeline is not None and pipeline.usable() else None
+    def ready(self) -> Connection | None:
+        """The connection, if it can be used right now."""
+        connection = self._connection
+        return connection if connection is not None and connection.usable() else None
 
     async def exchange(self, data: bytes, count: int = 1, looks: bool = False) -> list[Any]:
         """Send a request and get its replies. `looks`: it changes nothing."""
         tried = False
         while True:
-            pipeline = await self.get()
-            is_new = pipeline.is_new
+            connection = await self.get()
+            is_new = connection.is_new
             try:
-                return await pipeline.exchange(data, count)
+                return await connection.exchange(data, count)
             except HoldfastError as trouble:
                 if tried or not errors.can_ask_again(trouble, looks, is_new):
                     raise errors.no_doubt(trouble) if looks else trouble from trouble.__cause__
             tried = True
 
-    async def get(self) -> Pipeline:
-        """The pipeline. Whoever comes while one is being made waits for the same one."""
+    async def get(self) -> Connection:
+        """The connection. Whoever comes while one is being made waits for the same one."""
         if self.closed:
             raise Unavailable("The connections to Redis were closed meanwhile.")
-        pipeline = self.ready()
-        if pipeline is not None:
-            return pipeline
+        connection = self.ready()
+        if connection is not None:
+            return connection
         if self._connecting is None:
             self._connecting = asyncio.ensure_future(self._make())
             self._connecting.add_done_callback(self._made)
         return await asyncio.shield(self._connecting)
 
-    async def _make(self) -> Pipeline:
-        pipeline: Pipeline = await self._connect()
+    async def _make(self) -> Connection:
+        connection: Connection = await self._connect()
         if self.closed:
-            pipeline.close()
+            connection.close()
             raise Unavailable("The connections to Redis were closed meanwhile.")
-        self._pipeline = pipeline
-        self.where = pipeline.where
-        return pipeline
+        self._connection = connection
+        self.where = connection.where
+        return connection
 
-    def _made(self, making: asyncio.Future[Pipeline]) -> None:
+    def _made(self, making: asyncio.Future[Connection]) -> None:
         self._connecting = None
         if not making.cancelled():
             making.exception()  # whoever waits has it; nobody may
 
-    def drop(self) -> None:
+    def drop_idle(self) -> None:
         """Hang up; the next request connects anew."""
-        if self._pipeline is not None:
-            self._pipeline.close()
-            self._pipeline = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     async def close(self) -> None:
         """Hang up for good."""
         self.closed = True
-        pipeline, making = self._pipeline, self._connecting
-        self.drop()
+        connection, making = self._connection, self._connecting
+        self.drop_idle()
         if making is not None:
             making.cancel()
             await asyncio.wait({making})
-        if pipeline is not None:
-            await pipeline.closed
+        if connection is not None:
+            await connection.closed

@@ -2,42 +2,57 @@
 
 A script is sent by its hash (EVALSHA). A server that does not know it, because it was
 restarted, failed over or flushed, says NOSCRIPT, and gets the source (EVAL) once.
+
+Claim, renew and free start with fast paths for the usual cases, `fast_*.lua`. What these do, the
+full rules after them would do as well: `without_fast_paths` leaves them out.
 """
 
 from __future__ import annotations
 
+import re
+from functools import cached_property
 from hashlib import sha1
 from pathlib import Path
 
-from holdfast.stores.redis.words import bulk
+from holdfast.stores.redis.resp import bulk
 
 _FOLDER = Path(__file__).parent
-_RULES = ("record", "shown", "queue", "rules")
+_RULES = ("record", "queue_head", "queue", "rules")
+# A text that is broken over two lines to keep them short. Lua would join it in every run.
+_BROKEN_TEXT = re.compile(r"' \.\.\n *'")
 
 
 class Script:
     """One script: some shared parts, then its own."""
 
     def __init__(self, name: str, *parts: str) -> None:
-        files = [_FOLDER / f"{part}.lua" for part in ("start", *parts, name)]
         self.name = name
-        self.source = "\n".join(file.read_text(encoding="utf-8") for file in files).encode()
+        self.parts = ("start", *parts, name)
+        files = [_FOLDER / f"{part}.lua" for part in self.parts]
+        source = "\n".join(file.read_text(encoding="utf-8") for file in files)
+        self.source = _BROKEN_TEXT.sub("", source).encode()
         self.sha = sha1(self.source, usedforsecurity=False).hexdigest().encode()
         # How a request starts that names the script, and one that brings it along.
         self.by_hash = bulk(b"EVALSHA") + bulk(self.sha)
         self.in_full = bulk(b"EVAL") + bulk(self.source)
 
+    @cached_property
+    def without_fast_paths(self) -> Script:
+        """The same with the full rules only."""
+        parts = dict.fromkeys(part for part in self.parts[1:-1] if not part.startswith("fast_"))
+        return Script(self.name, *parts) if len(parts) < len(self.parts) - 2 else self
+
 
 CLAIM = Script(
-    "claim", "quick_claim", "shown", "quick_turn", "quick_join", "record", "queue", "rules"
+    "claim", "fast_claim", "queue_head", "fast_turn", "fast_join", "record", "queue", "rules"
 )
-RENEW = Script("renew", "quick_renew", *_RULES)
-FREE = Script("free", "quick_free", *_RULES)
+RENEW = Script("renew", "fast_renew", *_RULES)
+FREE = Script("free", "fast_free", *_RULES)
 OFFER = Script("offer", *_RULES)
 TAKE = Script("take", *_RULES)
 EVICT = Script("evict", *_RULES)
 SWAP = Script("swap", "record")
 SCAN = Script("scan", "record")
-ENTER = Script("enter", "record")
+INDEX_ADD = Script("index_add", "record")
 
-ALL = (CLAIM, RENEW, FREE, OFFER, TAKE, EVICT, SWAP, SCAN, ENTER)
+ALL = (CLAIM, RENEW, FREE, OFFER, TAKE, EVICT, SWAP, SCAN, INDEX_ADD)

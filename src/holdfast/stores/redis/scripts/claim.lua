@@ -2,9 +2,10 @@
 --
 -- ARGV[2], ARGV[5] and ARGV[7] are the holder's line, but for its fence, its start and its end;
 -- ARGV[3] the ttl, ARGV[4] for how long a record with this holder stays; ARGV[6], of who would
--- queue, for how long its place lasts and its client's bell.
+-- queue, for how long its place lasts and its client's channel.
 local claim = read_holder(ARGV[2] .. '0' .. ARGV[5] .. '0,"expires_at":0' .. ARGV[7])
-local queueing = patience and '1' or '0'
+local lasts, channel = string.match(ARGV[6], '^(%d+) (%x+)$')
+local queueing = lasts and '1' or '0'
 
 local holders, queue, soonest = alive(record.holders), living(record)
 local swept = #holders < #record.holders or #queue < #record.queue
@@ -42,15 +43,16 @@ if fits_beside(claim, holders, ahead) then
   return granted(answer, record, claim, queue)
 end
 
-local first, more = shown(ahead)
-if not patience then
+local first, more = queue_head(ahead)
+if not lasts then
   return unchanged(record, 'blocked', queueing, digits(more), array(holders), first)
 end
 local since = start and string.match(string.sub(queue, start, stop), '"since":(%d+)') or at
 local owner = string.match(claim.rest, '^(.-),"note":') -- inside a text its quotes had backslashes
 local place = string.format(
-  '{"token":"%s","mode":"%s","ttl":%s,"since":%s,"expires_at":%.0f,"beat":"%s","limit":%s,%s,"bell":"%s"}',
-  claim.token, claim.mode, patience, since, now + patience, claim.beat, claim.limit, owner, bell)
+  '{"token":"%s","mode":"%s","ttl":%s,"since":%s,"expires_at":%.0f,"beat":"%s","limit":%s,%s,' ..
+  '"bell":"%s"}',
+  claim.token, claim.mode, lasts, since, now + lasts, claim.beat, claim.limit, owner, channel)
 if start then
   queue = string.sub(queue, 1, start - 1) .. place .. string.sub(queue, stop + 1)
 else
@@ -58,7 +60,7 @@ else
   queue = joined(queue, place)
 end
 record = {
-  rev = record.rev, fence = record.fence, soonest = math.min(soonest, now + patience),
+  rev = record.rev, fence = record.fence, soonest = math.min(soonest, now + lasts),
   holders = holders, queue = queue,
 }
 write_claim()

@@ -2,7 +2,8 @@
 --
 -- Lines start with the token, so that one's own is found by a plain search.
 
-local WAITER = '^{"token":"([^"]*)","mode":"(%l+)","ttl":%d+,"since":(%d+),"expires_at":(%d+),"beat":"[^"]*","limit":(%w+),"owner":[^\n]*}'
+local WAITER = '^{"token":"([^"]*)","mode":"(%l+)","ttl":%d+,"since":(%d+),' ..
+  '"expires_at":(%d+),"beat":"[^"]*","limit":(%w+),"owner":[^\n]*}'
 
 -- Where the line that starts here ends, and where the next one starts, if there is one.
 local function line_end(queue, start)

@@ -1,6 +1,8 @@
--- The long way: reading a record into tables, and writing it.
+-- Reading a record into tables, and writing it.
 
-local HOLDER = '^{"token":"([^"]*)","fence":(%d+),"mode":"(%l+)","ttl":(%d+),"acquired_at":(%d+),"expires_at":(%d+),"beat":"([^"]*)","limit":(%w+),"offered":(%l+),("owner":.*)}$'
+local HOLDER = '^{"token":"([^"]*)","fence":(%d+),"mode":"(%l+)","ttl":(%d+),' ..
+  '"acquired_at":(%d+),"expires_at":(%d+),"beat":"([^"]*)","limit":(%w+),"offered":(%l+),' ..
+  '("owner":.*)}$'
 
 local function digits(number)
   return string.format('%.0f', number)

@@ -83,8 +83,8 @@ local function wake(record, waiters)
   local common, told = KEYS[1] .. ':wake', {}
   if not waiters then told[common] = ' *' end
   for _, waiter in ipairs(waiters or {}) do
-    local bell = string.match(waiter.text, ',"bell":"(%x+)"}$')
-    local channel = bell and common .. ':' .. bell or common
+    local client = string.match(waiter.text, ',"bell":"(%x+)"}$')
+    local channel = client and common .. ':' .. client or common
     told[channel] = (told[channel] or '') .. ' ' .. waiter.token
   end
   for channel, whom in pairs(told) do
@@ -94,7 +94,7 @@ end
 
 -- The answer to a holder: its grant, and who waits behind it.
 local function granted(reply, record, holder, queue)
-  return reply(record, 'granted', holder.text, (shown(queue)))
+  return reply(record, 'granted', holder.text, (queue_head(queue)))
 end
 
 local record = read_record()

@@ -17,14 +17,18 @@
 -- The answer is one string of lines: its name, the clock, the rev, and what belongs to it.
 --
 -- Lua builds every function of a script anew in every run, and every string costs, an argument
--- most of all. So what happens most has a short way of its own (`quick_*.lua`) before the
--- functions of the long way, for a record as it mostly is and a clock that has gone on since;
--- both ways must agree, and the differential test holds them to it. Where all else follows
--- from it, the answer of a short way is the clock alone.
+-- most of all. So the usual cases have a fast path (`fast_*.lua`) before the functions of the full
+-- rules: for a record in its usual form and a clock that has moved on since. Both must agree;
+-- tests/stores/redis/test_fast_paths.py runs each script with and without its fast paths. Where
+-- everything else follows from it, the answer of a fast path is the clock alone.
+--
+-- Loading a script joins a text that stands on two lines to keep them short (`.. ` at the end).
+--
 
 local MOST = 9007199254740991
 -- A record until its first holder.
-local HEAD = '^{"v":1,"rev":(%d+),"fence":(%d+),"updated_at":%d+,"freed":"([^"]*)","soonest":(%d+),"holders":%[\n()'
+local HEAD = '^{"v":1,"rev":(%d+),"fence":(%d+),"updated_at":%d+,"freed":"([^"]*)",' ..
+  '"soonest":(%d+),"holders":%[\n()'
 -- What is between the holders and the queue. No text of JSON has a line break, so it is there once.
 local BETWEEN = '],"queue":[\n'
 
@@ -32,3 +36,9 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local at = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
 local raw = redis.call('GET', KEYS[1])
+
+-- A record that is written now, until its first holder.
+local function head_text(fence, freed, soonest)
+  return '{"v":1,"rev":' .. at .. ',"fence":' .. fence .. ',"updated_at":' .. at
+    .. ',"freed":"' .. freed .. '","soonest":' .. soonest .. ',"holders":[\n'
+end

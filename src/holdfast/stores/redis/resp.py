@@ -1,0 +1,55 @@
+"""Commands as bytes, for both faces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import hiredis
+
+pack_all: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command  # its own type is too narrow
+
+
+def pack(*words: bytes | str | int) -> bytes:
+    """A command as it is sent."""
+    return pack_all(words)
+
+
+def bulk(word: bytes) -> bytes:
+    """One word of a command as it is sent."""
+    return b"$%d\r\n%b\r\n" % (len(word), word)
+
+
+def packed(*words: bytes) -> bytes:
+    """Some words of a command."""
+    return b"".join(map(bulk, words))
+
+
+TIME = pack(b"TIME")
+INFO = pack(b"INFO")
+PING = pack(b"PING")
+ROLE = pack(b"ROLE")
+ASKING = pack(b"ASKING")
+CLUSTER_SLOTS = pack(b"CLUSTER", b"SLOTS")
+
+
+def start_of(name: bytes) -> bytes:
+    """The start of a record, with its rev."""
+    return pack(b"GETRANGE", name, 0, 63)
+
+
+def scan_from(position: bytes, pattern: bytes) -> bytes:
+    """A step of SCAN."""
+    return pack(b"SCAN", position, b"MATCH", pattern, b"COUNT", 1000)
+
+
+def master_of(service: str) -> bytes:
+    """The request to a Sentinel."""
+    return pack(b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service)
+
+
+def wait_request(replicas: int, wait_s: float) -> bytes:
+    """Returns the WAIT that follows a grant; nothing, if no replica has to confirm it."""
+    if not replicas:
+        return b""
+    return pack(b"WAIT", replicas, max(1, round(wait_s * 1000)))

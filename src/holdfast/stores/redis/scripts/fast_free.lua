@@ -1,0 +1,26 @@
+-- Fast path: free the only holder of a lock for which nobody waits, or for which an exclusive
+-- claim is first in the queue.
+local rev, fence, _, soonest, first = string.match(raw or '', HEAD)
+if rev and now > tonumber(rev) and tonumber(fence) < MOST and string.sub(raw, -2) == ']}' then
+  local token = ARGV[2]
+  local mine = '{"token":"' .. token .. '",'
+  local is_mine = string.sub(raw, first, first + #mine - 1) == mine
+  local stop = is_mine and string.find(raw, '\n', first, true)
+  if stop and string.sub(raw, stop + 1, stop + #BETWEEN) == BETWEEN then
+    local freed = head_text(fence, token, soonest) .. string.sub(raw, stop + 1)
+    local queue = stop + #BETWEEN + 1
+    if string.sub(raw, queue) == ']}' then
+      local written = redis.pcall('SET', KEYS[1], freed, 'PX', ARGV[1])
+      if written.err then redis.call('DEL', KEYS[1]) end -- out of memory: no tombstone then
+      redis.pcall('PUBLISH', KEYS[1] .. ':wake', at .. ' *')
+      return now
+    end
+    local next_token = string.match(raw, '^{"token":"([^"]*)","mode":"exclusive",', queue)
+    local channel = next_token and string.match(raw, '^[^\n]*,"bell":"(%x+)"},?\n', queue)
+    if channel and now <= tonumber(soonest) then
+      redis.call('SET', KEYS[1], freed, 'PX', ARGV[1])
+      redis.pcall('PUBLISH', KEYS[1] .. ':wake:' .. channel, at .. ' ' .. next_token)
+      return now
+    end
+  end
+end
