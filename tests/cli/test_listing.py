@@ -135,8 +135,8 @@ def test_others_cannot_write_to_the_terminal_by_json(holdfast: Program) -> None:
 @pytest.mark.parametrize("at", [253402300799999999, 2**62])
 def test_times_that_no_calendar_has(holdfast: Program, at: int) -> None:
     """A record of somebody else's is shown, and can be thrown out, also east of Greenwich."""
-    holder = Holder("h", 1, "o", "shared", at, at, at, "b")
-    waiter = Waiter("w", "w", "shared", at, at, at, "b")
+    holder = Holder("h", 1, "o", "shared", 10**6, at, at, "b")
+    waiter = Waiter("w", "w", "shared", 10**6, at, at, "b")
     with closing(open_store(holdfast.url)) as store:
         store.swap("k", None, Record(1, (holder,), (waiter,)))
     for args in (("ls",), ("show", "k"), ("evict", "k", "--yes")):

@@ -40,8 +40,8 @@ class BlobTarget(Target):
     def overwrite(self, key: str, text: str) -> None:
         store = self.open()
         assert isinstance(store, BlobStore)
-        place = store.place
-        obstore.put(place.store, place.path(name_of(key)), labelled(key, text))
+        bucket = store.bucket
+        obstore.put(bucket.store, bucket.path(name_of(key)), labelled(key, text))
 
 
 class DirectoryTarget(Target):

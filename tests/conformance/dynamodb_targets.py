@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from holdfast.stores.base import Store
 from holdfast.stores.dynamodb import DynamoDBStore
-from holdfast.stores.dynamodb.items import RECORD
+from holdfast.stores.dynamodb.codec import RECORD
 from holdfast.stores.registry import open_store
 from holdfast.testing.conformance import Target
 from tests.engines.dynamodb import DynamoDBLocal, OldDynamoDBLocal, session
@@ -42,10 +42,10 @@ class DynamoDBTarget(Target):
     def overwrite(self, key: str, text: str) -> None:
         store = self.open()
         assert isinstance(store, DynamoDBStore)
-        store.table.call(
+        store.transport.call(
             "update_item",
             "writing",
-            Key=store.table.layout.key(key),
+            Key=store.protocol.codec.key(key),
             UpdateExpression="SET #r = :text",
             ExpressionAttributeNames={"#r": RECORD},
             ExpressionAttributeValues={":text": {"S": text}},

@@ -11,16 +11,12 @@ from holdfast.core.acquiring import Terms, acquire_steps
 from holdfast.core.commands import Claim, Free, Granted, Offer, Take
 from holdfast.core.contract import Applied, Conflict
 from holdfast.core.effects import Apply, Effect, Load, Steps
+from holdfast.core.evicting import evict_steps
+from holdfast.core.handing_over import enter_steps, offer_steps
 from holdfast.core.holds import Attempt, Care
 from holdfast.core.observations import Observations
 from holdfast.core.records import SECOND, Holder
-from holdfast.core.steps import (
-    CUT_OFF_WITHIN,
-    enter_steps,
-    evict_steps,
-    offer_steps,
-    release_steps,
-)
+from holdfast.core.steps import CUT_OFF_WITHIN, release_steps
 from holdfast.errors import HoldfastError, Misconfigured, OutcomeUnknown, StoreReadOnly, Unavailable
 from tests.core.test_steps import (
     BROKEN,

@@ -11,6 +11,8 @@ from holdfast.core.acquiring import Terms, acquire_steps
 from holdfast.core.commands import ANYONE, FREED, Claim, Free, NotHeld, Offer, Renew, Take
 from holdfast.core.contract import Applied, Conflict, Entry, Swapped, exactly
 from holdfast.core.effects import Apply, Draw, Effect, Load, Now, Sleep, Swap, Wait, Wall
+from holdfast.core.evicting import evict_steps
+from holdfast.core.handing_over import enter_steps, offer_steps
 from holdfast.core.holds import NO_BEAT, Attempt, Care
 from holdfast.core.observations import Observations, View
 from holdfast.core.records import SECOND, Holder, Record
@@ -19,9 +21,6 @@ from holdfast.core.steps import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     apply_steps,
-    enter_steps,
-    evict_steps,
-    offer_steps,
     release_steps,
 )
 from holdfast.core.validity import READING_GOOD_FOR

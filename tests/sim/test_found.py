@@ -10,11 +10,12 @@ from holdfast.core.acquiring import Terms, acquire_steps
 from holdfast.core.commands import Claim, Free, Freed, Granted, Renew
 from holdfast.core.contract import Applied, Conflict, Entry, Interval, Page, Swapped, exactly
 from holdfast.core.effects import Apply, Draw, Effect, Emit, Load, Now, Scan, Swap
+from holdfast.core.handing_over import enter_steps
 from holdfast.core.holds import Attempt, Care, Hold, hold_of
 from holdfast.core.listing import list_steps, purge_steps, show_steps
 from holdfast.core.observations import Observations, View
 from holdfast.core.records import EMPTY, SECOND, Holder, Record, Waiter, last_used
-from holdfast.core.steps import apply_steps, enter_steps, undo_steps
+from holdfast.core.steps import apply_steps, undo_steps
 from holdfast.core.wait_until_free import wait_until_free_steps
 from holdfast.core.waiting import BoundedWait
 from holdfast.errors import (

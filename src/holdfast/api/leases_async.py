@@ -11,11 +11,12 @@ from holdfast.api.lease_base import LeaseBase, LeasesBase, graver
 from holdfast.api.options import Seconds
 from holdfast.api.requests import hand_over_ticket
 from holdfast.core.events import StoreTrouble
+from holdfast.core.handing_over import offer_steps
 from holdfast.core.holds import Hold
 from holdfast.core.observations import Observations
 from holdfast.core.records import SECOND, Micros
 from holdfast.core.renewing import renew_steps
-from holdfast.core.steps import offer_steps, release_steps
+from holdfast.core.steps import release_steps
 from holdfast.errors import HoldfastError, LeaseLost
 from holdfast.observe.log import logger, printable
 from holdfast.runtime import clock

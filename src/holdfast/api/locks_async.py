@@ -26,9 +26,10 @@ from holdfast.core.contract import Facts
 from holdfast.core.discreet import hidden
 from holdfast.core.effects import Steps
 from holdfast.core.events import Event
+from holdfast.core.evicting import evict_steps
+from holdfast.core.handing_over import enter_steps
 from holdfast.core.holds import Attempt, Hold
 from holdfast.core.listing import list_steps, purge_steps, show_steps
-from holdfast.core.steps import enter_steps, evict_steps
 from holdfast.core.wait_until_free import wait_until_free_steps
 from holdfast.errors import Busy, HoldfastError, UsageError
 from holdfast.runtime import clock

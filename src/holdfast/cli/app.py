@@ -1,4 +1,4 @@
-"""The `holdfast` command: its group of commands, each imported when it is used."""
+"""The `holdfast` command: a group of commands, each imported when it is used."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ COMMANDS: dict[str, str] = {
     "show": "holdfast.cli.listing:show",
     "watch": "holdfast.cli.watch:watch",
     "wait": "holdfast.cli.wait:wait",
-    "evict": "holdfast.cli.rule:evict",
-    "purge": "holdfast.cli.rule:purge",
-    "setup": "holdfast.cli.rule:setup",
+    "evict": "holdfast.cli.operator:evict",
+    "purge": "holdfast.cli.operator:purge",
+    "setup": "holdfast.cli.operator:setup",
     "doctor": "holdfast.cli.doctor:doctor",
 }
 
 
 class ReaderLeft(Exception):
-    """Whoever read our output has gone."""
+    """Nobody reads our output any more."""
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name, and imports them on use."""
+    """Imports a command when it is used."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -82,7 +82,7 @@ def app(ctx: click.Context) -> int:
 
 
 def call(args: Sequence[str] | None = None) -> int:
-    """Run the command line; its exit code."""
+    """Run the command line. Returns the exit code."""
     session = Session()
     _open_standard_files()
     _show_what_cannot_be_encoded()
@@ -107,8 +107,8 @@ def call(args: Sequence[str] | None = None) -> int:
         return _bug(exc, session)
 
 
-def connected(ctx: click.Context) -> Session:
-    """The session, ready for use by a command."""
+def session_of(ctx: click.Context) -> Session:
+    """Returns the session of this call, with its log shown if that was asked for."""
     session = ctx.find_object(Session)
     assert session is not None
     if session.verbose:
@@ -136,8 +136,8 @@ def _bug(exc: Exception, session: Session) -> int:
 
 
 def _open_standard_files() -> None:
-    """Started with one of them closed, a store's connection could get its number, and with
-    it whatever the command writes there."""
+    """Open those that are closed: otherwise a store's connection could get one of their numbers,
+    and with it what the command writes there."""
     for fd in range(3):
         try:
             os.fstat(fd)
@@ -147,12 +147,12 @@ def _open_standard_files() -> None:
 
 
 def _show_what_cannot_be_encoded() -> None:
-    """A key or an owner may have letters that the terminal's encoding does not: escape them,
-    as Python itself does on stderr."""
+    """Escape letters of keys and owners that the terminal's encoding lacks, as Python does it on
+    stderr."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _drop_stdout() -> None:
-    """Nobody reads our output any more: let the interpreter not stumble over that."""
+    """Send the rest of our output nowhere, so that the interpreter ends without an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

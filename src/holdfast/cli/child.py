@@ -1,7 +1,7 @@
 """The command that `run` protects: a process that leads a process group of its own.
 
-The group is what is signalled, so that a shell's children hear it too. The leader's number
-cannot be given to another process while the group has members, even after it was reaped.
+Signals go to the group, so that the children of a shell get them too. The system does not give the
+leader's id to another process while the group has members, even after the leader was reaped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class CannotRun(Exception):
-    """The command cannot be started; the code says why, as shells do."""
+    """The command cannot be started; `code` is the exit code that a shell would use."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class CannotRun(Exception):
 
 
 def check_command(name: str) -> None:
-    """Raise unless there is such a command: better now than after a long wait."""
+    """Raise now, rather than after a long wait for the lock, if there is no such command."""
     if shutil.which(name) is not None:
         return
     if os.sep in name and os.path.lexists(name):
@@ -37,7 +37,7 @@ def check_command(name: str) -> None:
 
 
 class Child:
-    """A running command. Start it from the main thread: its end ends the command too."""
+    """A running command. Start it from the main thread: when that ends, so does the command."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
         try:
@@ -58,7 +58,7 @@ class Child:
             os.killpg(self.pid, signum)
 
     def poll(self) -> int | None:
-        """See what became of it: sets `code` when it ended; the signal that stopped it."""
+        """Set `code` if the command has ended. Returns the signal that stopped it, if one did."""
         if self.code is not None:
             return None
         pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
@@ -74,7 +74,7 @@ class Child:
         return None
 
     def gone(self) -> bool:
-        """Whether nobody of the whole group is left."""
+        """Whether no process of the group is left."""
         if self.code is None:
             return False
         try:
@@ -87,9 +87,8 @@ class Child:
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """Linux: let the command get SIGTERM when this process dies, even of `kill -9`.
-
-    What runs between fork and exec only makes two calls that were looked up before.
+    """Returns what makes Linux send SIGTERM to the command when this process dies, even of
+    `kill -9`. It runs between fork and exec, and only makes two calls that were looked up before.
     """
     if sys.platform != "linux":
         return None
@@ -101,9 +100,9 @@ def _die_with_parent() -> Callable[[], None] | None:
         return None
     parent, sigterm = os.getpid(), int(signal.SIGTERM)
 
-    def ask_the_kernel() -> None:
+    def set_death_signal() -> None:
         prctl(_PR_SET_PDEATHSIG, sigterm, 0, 0, 0)
         if os.getppid() != parent:  # it died before we asked
             os._exit(codes.SIGNALLED + sigterm)
 
-    return ask_the_kernel
+    return set_death_signal

@@ -30,7 +30,7 @@ MEANINGS: dict[str, str] = {
 
 
 def code_of(error: HoldfastError) -> int:
-    """The exit code for an error."""
+    """Returns the exit code for an error."""
     if isinstance(error, UsageError):
         return USAGE
     if isinstance(error, Busy):
@@ -41,6 +41,6 @@ def code_of(error: HoldfastError) -> int:
 
 
 def table() -> str:
-    """All codes, for the help; `\\b` keeps click from filling the lines."""
+    """Returns all codes for the help; `\\b` keeps click from filling the lines."""
     lines = (f"  {code:>5}  {meaning}" for code, meaning in MEANINGS.items())
     return "\b\nExit codes:\n" + "\n".join(lines)

@@ -1,4 +1,4 @@
-"""`holdfast doctor`: is this store fit for locks, from here, with these permissions?"""
+"""`holdfast doctor`: checks whether a store can keep locks, from here, with these permissions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from msgspec import Struct
 from holdfast import __version__
 from holdfast.api.locks import Locks
 from holdfast.cli import codes
-from holdfast.cli.app import connected
+from holdfast.cli.app import session_of
 from holdfast.cli.params import as_json, option, shared
 from holdfast.cli.session import Session
 from holdfast.core.contract import Facts, Interval, Swapped
@@ -31,16 +31,8 @@ NOT_COMPARED = (
     "The store wrote over what it was told to compare with: two could hold the same lock. A blob "
     "store without conditional writes can be used with ?protocol=last-writer, as best effort."
 )
-# Whoever's clock is so far off should know, though no lock depends on it.
+# A difference worth a warning, though no lock depends on it.
 MUCH_OFFSET_S = 5.0
-
-
-class Trips(Struct, frozen=True):
-    """How long round trips took, in milliseconds."""
-
-    least: float
-    median: float
-    most: float
 
 
 class Check(Struct, frozen=True):
@@ -53,7 +45,7 @@ class Check(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """Everything that was found out."""
+    """All that was found out."""
 
     ok: bool
     holdfast: str
@@ -63,6 +55,14 @@ class Report(Struct, frozen=True):
     checks: tuple[Check, ...]
     clock_offset_s: float | None = None  # the store's clock minus this machine's
     facts: Facts | None = None
+
+
+class Trips(Struct, frozen=True):
+    """How long round trips took, in milliseconds."""
+
+    least: float
+    median: float
+    most: float
 
 
 @click.command()
@@ -77,7 +77,7 @@ def doctor(ctx: click.Context, trips: int, json: bool) -> int:
     """
     from holdfast.cli.render import print_json
 
-    report = examine(connected(ctx), trips)
+    report = examine(session_of(ctx), trips)
     if json:
         print_json(report)
     else:
@@ -86,19 +86,19 @@ def doctor(ctx: click.Context, trips: int, json: bool) -> int:
 
 
 def examine(session: Session, trips: int) -> Report:
-    """Try everything that locks need."""
+    """Try all that locks need. Returns the report."""
     started = time.perf_counter()
     try:
         store = session.store()
     except HoldfastError as trouble:
         return _report(session, [Check("connect", False, _words(trouble))])
     try:
-        patient = Examination(store, trips)
-        connect = patient.connect(started)
+        examination = Examination(store, trips)
+        connect = examination.connect(started)
         if not connect.ok:
             return _report(session, [connect], facts=store.facts)
-        checks = [connect, *patient.checks()]
-        return _report(session, checks, patient.clock_offset(), store.facts)
+        checks = [connect, *examination.checks()]
+        return _report(session, checks, examination.clock_offset(), store.facts)
     finally:
         store.close()
 
@@ -122,7 +122,7 @@ def _report(
 
 
 class Examination:
-    """What is tried on one store."""
+    """The checks on one store."""
 
     def __init__(self, store: Store, trips: int) -> None:
         self._store = store
@@ -132,17 +132,17 @@ class Examination:
         self._stale: Any = None
 
     def connect(self, started: float) -> Check:
-        """Whether anybody answers: most stores connect only when they are first asked."""
+        """Check that the store answers: most stores connect only when they are first used."""
         try:
             self._load()
         except (Unavailable, OutcomeUnknown) as trouble:
             return Check("connect", False, _words(trouble))
-        except HoldfastError:  # the answer was no, and `checks` tells to what
+        except HoldfastError:  # it answered; `checks` reports what it refused
             pass
         return Check("connect", True, trips_ms=_trips([_ms_since(started)]))
 
     def checks(self) -> list[Check]:
-        """Read, write, compare, list, a whole lease, and clean up, in this order."""
+        """Read, write, compare, list, acquire and release a lease, and clean up, in this order."""
         made = [
             self._try("read", self._load, self._trips),
             self._try("write", self._swap, self._trips),
@@ -155,7 +155,7 @@ class Examination:
         return made
 
     def clock_offset(self) -> float | None:
-        """By how much the store's clock is ahead of ours; None: it has none, or no answer."""
+        """Returns by how much the store's clock is ahead of ours; None if it has none or fails."""
         sent = clock.wall()
         try:
             now = self._store.load(self._key).now
@@ -187,7 +187,7 @@ class Examination:
         return ""
 
     def _compare(self) -> str:
-        """A write that names another version than the one that is there must not be done."""
+        """Check that the store refuses a write that names another version than the current one."""
         for version in {None, self._stale}:
             outcome = self._store.swap(self._key, version, Record())
             if isinstance(outcome, Swapped):

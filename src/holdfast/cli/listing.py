@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.app import connected
+from holdfast.cli.app import session_of
 from holdfast.cli.params import PREFIX, as_json, option, shared
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def ls(ctx: click.Context, prefix: str, free: bool, json: bool) -> None:
     """
     from holdfast.cli import render
 
-    with connected(ctx).locks() as locks:
+    with session_of(ctx).locks() as locks:
         found = locks.list(prefix, free=free)
         if json:
             for lock in found:
@@ -71,7 +71,7 @@ def show(ctx: click.Context, key: str, json: bool) -> None:
     """Show who holds the lock KEY and who waits for it, in the order of their turn."""
     from holdfast.cli import render
 
-    with connected(ctx).locks() as locks:
+    with session_of(ctx).locks() as locks:
         lock = locks.show(key)
     if json:
         render.print_json(lock)

@@ -77,7 +77,7 @@ NOTE_ITEM = NoteItem()
 
 
 def shared(command: F) -> F:
-    """The options that may stand before or after a command's name."""
+    """Add the options that may stand before or after a command's name."""
     for add in (_VERBOSE, _URL):
         command = add(command)
     return command
@@ -89,7 +89,7 @@ def as_json(what: str) -> Callable[[F], F]:
 
 
 def _set(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-    """Remember an option; what was said on the command line beats the environment."""
+    """Keep an option in the session; the command line takes precedence over the environment."""
     session = ctx.find_object(Session)
     assert session is not None
     assert param.name is not None

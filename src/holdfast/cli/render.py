@@ -1,4 +1,4 @@
-"""Locks for people: tables, and words for times. For programs: JSON, one value per line."""
+"""Shows locks: tables and words for people, one line of JSON per value for programs."""
 
 from __future__ import annotations
 
@@ -22,40 +22,40 @@ from holdfast.observe.log import duration, printable
 
 T = TypeVar("T")
 
-# A listing for people comes in tables of this many locks, so that it streams.
+# A listing for people is split into tables of this many locks, so that it streams.
 ROWS = 200
-# Piped into another program nothing is folded or cut.
+# In a pipe nothing is folded or cut.
 WIDE = 10_000
 # A narrower terminal has no room for fences beside keys and owners.
 ROOMY = 100
-# Nobody reads a number that is folded: what has to be folded are keys, owners and notes.
+# A folded number is hard to read: only keys, owners and notes are folded.
 _UNFOLDED = {"Mode", "Fence", "Since", "Runs out in", "Waiting", "Turn"}
 
 
 def print_json(value: Any) -> None:
-    """One line of JSON, at once. It may go to a terminal: what could move its cursor, or turn
-    its text around, is escaped, as JSON itself does with some of it."""
+    """Write one line of JSON. It may go to a terminal, so characters that could move the cursor or
+    reverse the text are escaped."""
     text = msgspec.json.encode(value).decode()
     if not text.isprintable():
         text = "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
     click.echo(text.encode())
 
 
-class Paper(Console):
-    """Where tables go. What becomes of a reader who left is decided in one place, not here."""
+class OutputConsole(Console):
+    """A console that reports a broken pipe, instead of ending the program as rich does."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError
 
 
 def console() -> Console:
-    """A paper as wide as the terminal."""
-    shown = Paper(highlight=False)
-    return shown if shown.is_terminal else Paper(highlight=False, width=WIDE)
+    """Returns a console as wide as the terminal, or very wide in a pipe."""
+    shown = OutputConsole(highlight=False)
+    return shown if shown.is_terminal else OutputConsole(highlight=False, width=WIDE)
 
 
 def new_table(*columns: str, title: str | None = None) -> Table:
-    """An empty table in the style of all our tables."""
+    """Returns an empty table in the style of all our tables."""
     table = Table(
         *columns,
         box=box.SIMPLE_HEAD,
@@ -73,7 +73,7 @@ def new_table(*columns: str, title: str | None = None) -> Table:
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """The items, so many at a time."""
+    """Yields the items in lists of at most `size`."""
     rest = iter(items)
     while chunk := list(islice(rest, size)):
         yield chunk
@@ -89,7 +89,7 @@ Cell = tuple[str, str]
 
 
 def lock_table(locks: Iterable[LockInfo], width: int) -> Table:
-    """One line for each holder, as far as they fit into this width."""
+    """Returns a table with one line for each holder, for a terminal of this width."""
     shown = [column for column in COLUMNS if width >= ROOMY or column != "Fence"]
     table = new_table(*shown)
     for lock in locks:
@@ -100,14 +100,14 @@ def lock_table(locks: Iterable[LockInfo], width: int) -> Table:
 
 
 def lock_lines(locks: Iterable[LockInfo]) -> Iterator[str]:
-    """The same as plain text, for a pipe or a file: nothing is folded, and a hundred thousand
-    locks take seconds, for which rich's tables take minutes. Columns become wider as they must."""
+    """Yields the same as plain text, for a pipe or a file. Nothing is folded; columns become wider
+    when they must. 100,000 locks take seconds, where rich's tables take minutes."""
     widths, head = [0] * len(COLUMNS), [COLUMNS]
     for some in chunks(locks, ROWS):
         cells = (row for lock in some for row in _rows(lock))
         rows = [*head, *([printable(text) for text, _ in row] for row in cells)]
         for row in rows:
-            if len(row) == len(COLUMNS):  # the others say what is wrong, and are as long as that
+            if len(row) == len(COLUMNS):  # a shorter row is a fault of any length
                 widths = [max(w, cell_len(text)) for w, text in zip(widths, row, strict=True)]
         yield from (_line(row, widths) for row in rows)
         head = []
@@ -132,7 +132,7 @@ _EMPTY: Cell = ("", "")
 
 
 def lock_page(lock: LockInfo) -> Iterator[RenderableType]:
-    """Everything about one lock."""
+    """Yields all that is known of one lock."""
     yield Text.assemble((printable(lock.key), "bold"), ("  " + state_of(lock)))
     if lock.holders:
         table = new_table("Held by", "Mode", "Fence", "Since", "Runs out in", "Note")
@@ -149,7 +149,7 @@ def lock_page(lock: LockInfo) -> Iterator[RenderableType]:
 
 
 def state_of(lock: LockInfo, by: str = "") -> str:
-    """A lock in a word or two, or also by whom it is held."""
+    """Returns the state of a lock in a few words."""
     if lock.fault is not None:
         return f"unreadable: {lock.fault}"
     waiting = f", {len(lock.waiters)} waiting" if lock.waiters else ""
@@ -159,7 +159,7 @@ def state_of(lock: LockInfo, by: str = "") -> str:
 
 
 def holder_line(holder: HolderInfo) -> str:
-    """A holder in one line."""
+    """Returns a holder in one line."""
     since = time_of(holder.acquired_at)
     return f"{holder.owner} ({mode_of(holder)}, fence {holder.fence}, since {since})"
 
@@ -177,27 +177,27 @@ def _holder_cells(holder: HolderInfo) -> list[Cell]:
 
 
 def plain(text: str = "", style: str = "") -> Text:
-    """Text by others, as it is."""
+    """Returns text of others, without markup and control characters."""
     return Text(printable(text), style)
 
 
 def span(seconds: float) -> str:
-    """A span of time."""
+    """Returns a span of time in words."""
     return duration(round(seconds * SECOND))
 
 
 def mode_of(party: HolderInfo | WaiterInfo) -> str:
-    """The mode, with the number of permits if they are counted."""
+    """Returns the mode, or the number of permits if they are counted."""
     return f"one of {party.limit}" if party.limit is not None else party.mode
 
 
 def note_text(holder: HolderInfo) -> str:
-    """The note as name=value pairs."""
+    """Returns the note as name=value pairs."""
     return ", ".join(f"{name}={value}" for name, value in holder.note.items())
 
 
 def time_of(at: datetime) -> str:
-    """A time in this machine's zone; without the day if that is today."""
+    """Returns a time in this machine's zone, without the day if that is today."""
     local = at.astimezone()
     today = datetime.now(UTC).astimezone().date()
     return local.strftime("%H:%M:%S" if local.date() == today else "%Y-%m-%d %H:%M:%S")

@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from holdfast.api.leases import Lease
 from holdfast.api.locks import Locks
 from holdfast.cli import codes
-from holdfast.cli.app import connected
+from holdfast.cli.app import session_of
 from holdfast.cli.child import CannotRun, Child, check_command
 from holdfast.cli.params import DURATION, NOTE_ITEM, option, shared
 from holdfast.cli.session import Session, tell
-from holdfast.cli.signals import Inbox, Interrupted
-from holdfast.cli.supervise import Supervisor
+from holdfast.cli.signals import Interrupted, SignalQueue
+from holdfast.cli.supervisor import Supervisor
 from holdfast.cli.terminal import Terminal
-from holdfast.cli.waiting import Reporter, teller_for
+from holdfast.cli.wait_display import Reporter, display_for
 from holdfast.core.tickets import Kind, unseal
 from holdfast.errors import Busy, HoldfastError, UsageError
 
@@ -36,7 +36,7 @@ _OWN_VARIABLES = ("HOLDFAST_RUN_JOIN", "HOLDFAST_RUN_TAKE")
 
 
 class RunCommand(click.Command):
-    """Keeps what comes after `--` as it is."""
+    """Does not parse what comes after `--`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args:
@@ -51,7 +51,7 @@ class RunCommand(click.Command):
         return [*super().collect_usage_pieces(ctx), "-- COMMAND..."]
 
 
-class Ask(Struct, frozen=True, kw_only=True):
+class RunRequest(Struct, frozen=True, kw_only=True):
     """What was asked for on the command line."""
 
     key: str | None
@@ -164,76 +164,78 @@ def run(ctx: click.Context, /, **options: Any) -> int:
 
     With --join or --take the key comes from the ticket; if KEY is given, it must be the same.
     """  # fmt: skip
-    ask = _with_dashed_key(Ask(**options, command=ctx.meta.get(_COMMAND, ())))
-    _check(ctx, ask)
-    session = connected(ctx)
+    request = _with_dashed_key(RunRequest(**options, command=ctx.meta.get(_COMMAND, ())))
+    _check(ctx, request)
+    session = session_of(ctx)
     try:
-        check_command(ask.command[0])
-        return _run(session, ask)
+        check_command(request.command[0])
+        return _run(session, request)
     except CannotRun as exc:
         tell(str(exc))
         return exc.code
 
 
-def _with_dashed_key(ask: Ask) -> Ask:
-    """`run -- -KEY -- COMMAND…`: where a key is missing, it stands between two `--`."""
-    named = ask.key is not None or ask.join is not None or ask.take is not None
-    if named or ask.command[1:2] != ("--",):
-        return ask
-    return replace(ask, key=ask.command[0], command=ask.command[2:])
+def _with_dashed_key(request: RunRequest) -> RunRequest:
+    """Read the key from `run -- -KEY -- COMMAND…`, where no other key is given."""
+    named = request.key is not None or request.join is not None or request.take is not None
+    if named or request.command[1:2] != ("--",):
+        return request
+    return replace(request, key=request.command[0], command=request.command[2:])
 
 
 def _nothing_to_run(ctx: click.Context) -> click.UsageError:
     return click.UsageError("Say what to run, after --: holdfast run KEY -- COMMAND...", ctx)
 
 
-def _check(ctx: click.Context, ask: Ask) -> None:
-    if not ask.command:
+def _check(ctx: click.Context, request: RunRequest) -> None:
+    if not request.command:
         raise _nothing_to_run(ctx)
     for way in ("join", "take"):
-        if getattr(ask, way) is not None:
+        if getattr(request, way) is not None:
             for name in _FIXED_BY[way]:
                 if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                     flag = "--" + name.replace("_", "-")
                     raise click.UsageError(f"{flag} cannot go with --{way}.", ctx)
-            _check_ticket_key(ask, "share" if way == "join" else "hand-over", getattr(ask, way))
+            _check_ticket_key(
+                request, "share" if way == "join" else "hand-over", getattr(request, way)
+            )
             return
-    if ask.key is None:
+    if request.key is None:
         raise click.UsageError("Name the lock: holdfast run KEY -- COMMAND...", ctx)
 
 
-def _check_ticket_key(ask: Ask, kind: Kind, ticket: str) -> None:
+def _check_ticket_key(request: RunRequest, kind: Kind, ticket: str) -> None:
     key = unseal(kind, ticket).key
-    if ask.key is not None and ask.key != key:
-        raise UsageError(f"The ticket is for {key!r}, not for {ask.key!r}: leave the key out.")
+    if request.key is not None and request.key != key:
+        raise UsageError(f"The ticket is for {key!r}, not for {request.key!r}: leave the key out.")
 
 
-# --- get it -------------------------------------------------------------------------------
+# --- acquire ------------------------------------------------------------------------------
 
 
-def _run(session: Session, ask: Ask) -> int:
+def _run(session: Session, request: RunRequest) -> int:
     try:
-        with Inbox() as inbox:
-            outcome = _get_and_hold(session, ask, inbox)
+        with SignalQueue() as signal_queue:
+            outcome = _get_and_hold(session, request, signal_queue)
     except Interrupted as interrupted:
         return codes.SIGNALLED + interrupted.signum
     except Busy as busy:
-        _tell_busy(ask, busy)
-        return ask.busy_code
+        _tell_busy(request, busy)
+        return request.busy_code
     return outcome.exit()
 
 
-def _get_and_hold(session: Session, ask: Ask, inbox: Inbox) -> Outcome:
-    teller = teller_for(waits=ask.timeout != 0, quiet=ask.quiet, verbose=session.verbose)
-    reporter = Reporter(teller, quiet=ask.quiet or session.verbose)
+def _get_and_hold(session: Session, request: RunRequest, signal_queue: SignalQueue) -> Outcome:
+    display = display_for(waits=request.timeout != 0, quiet=request.quiet, verbose=session.verbose)
+    reporter = Reporter(display, quiet=request.quiet or session.verbose)
     lease: Lease | None = None
     with session.locks(on_event=reporter) as locks:
         _warn_if_alone(locks)
         try:
             with reporter:
-                lease = _get(locks, ask)
-            inbox.collect()
-            return _hold(session, ask, lease, inbox)
+                lease = _get(locks, request)
+            signal_queue.collect()
+            return _hold(session, request, lease, signal_queue)
         finally:
             if lease is not None:
                 _release(lease)
@@ -245,62 +247,57 @@ def _warn_if_alone(locks: Locks) -> None:
         tell(f"warning: the {facts.name} store is only for this process: it keeps nobody else out")
 
 
-def _get(locks: Locks, ask: Ask) -> Lease:
-    if ask.join is not None:
-        return locks.join(ask.join, max_hold=ask.max_hold)
-    if ask.take is not None:
-        return locks.take(
-            ask.take, ttl=ask.ttl, owner=ask.owner, note=ask.notes, max_hold=ask.max_hold
-        )
-    assert ask.key is not None
-    return locks.acquire(
-        ask.key,
-        ttl=ask.ttl,
-        timeout=ask.timeout,
-        mode=ask.mode,
-        limit=ask.limit,
-        fair=ask.fair,
-        owner=ask.owner,
-        note=ask.notes,
-        max_hold=ask.max_hold,
-    )
+def _get(locks: Locks, request: RunRequest) -> Lease:
+    if request.join is not None:
+        return locks.join(request.join, max_hold=request.max_hold)
+    common: dict[str, Any] = {
+        "ttl": request.ttl, "owner": request.owner, "note": request.notes,
+        "max_hold": request.max_hold,
+    }  # fmt: skip
+    if request.take is not None:
+        return locks.take(request.take, **common)
+    assert request.key is not None
+    claim: dict[str, Any] = {"mode": request.mode, "limit": request.limit, "fair": request.fair}
+    return locks.acquire(request.key, timeout=request.timeout, **claim, **common)
 
 
-def _tell_busy(ask: Ask, busy: Busy) -> None:
-    if ask.busy == "skip":
-        if not ask.quiet:
+def _tell_busy(request: RunRequest, busy: Busy) -> None:
+    if request.busy == "skip":
+        if not request.quiet:
             tell(f"skipped: {busy}")
     else:
         tell(str(busy))
 
 
-# --- hold it ------------------------------------------------------------------------------
+# --- hold ---------------------------------------------------------------------------------
 
 
 class Outcome(Struct, frozen=True):
-    """How it ended."""
+    """How `run` ended."""
 
     code: int
     interrupted_at_terminal: bool = False
 
     def exit(self) -> int:
-        """The exit code. A Ctrl-C that only the command saw is passed on to our own group,
-        so that a shell loop around us ends as well; we end by it ourselves."""
+        """Returns the exit code. A Ctrl-C that only the command received is sent to our own group
+        too, so that a shell loop around us ends as well; it ends this process."""
         if self.interrupted_at_terminal:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.killpg(os.getpgrp(), signal.SIGINT)
         return self.code
 
 
-def _hold(session: Session, ask: Ask, lease: Lease, inbox: Inbox) -> Outcome:
-    child = Child(ask.command, _environment(session, lease))
+def _hold(
+    session: Session, request: RunRequest, lease: Lease, signal_queue: SignalQueue
+) -> Outcome:
+    child = Child(request.command, _environment(session, lease))
     terminal = Terminal.open()
-    supervisor = Supervisor(child, lease, inbox, terminal, ask.grace)
+    supervisor = Supervisor(child, lease, signal_queue, terminal, request.grace)
     try:
         lost = supervisor.run()
-        at_terminal = terminal is not None and terminal.lent
+        at_terminal = terminal is not None and terminal.given_away
     except BaseException:
-        supervisor.stop()  # a mistake of ours must not leave it unprotected
+        supervisor.stop()  # an error of ours must not leave the command without a lease
         raise
     finally:
         if terminal is not None:
@@ -311,7 +308,8 @@ def _hold(session: Session, ask: Ask, lease: Lease, inbox: Inbox) -> Outcome:
 
 
 def _ended(child: Child, lease: Lease, at_terminal: bool) -> Outcome:
-    """The command ended by itself. Whether it was protected to its end shows only now."""
+    """Returns the outcome of a command that ended by itself: only now we know whether the lease
+    protected it to its end."""
     assert child.code is not None
     held = lease.held
     _release(lease)
@@ -322,7 +320,7 @@ def _ended(child: Child, lease: Lease, at_terminal: bool) -> Outcome:
 
 
 def _release(lease: Lease) -> None:
-    """Give it back, if that was not done before."""
+    """Release the lease, unless that was done before."""
     try:
         lease.release()
     except HoldfastError as trouble:

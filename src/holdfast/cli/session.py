@@ -1,4 +1,4 @@
-"""One call of the command line: which store it is about, and how it speaks to people."""
+"""One call of the command line: its store, its messages and its log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """What the shared options said."""
+    """The options that all commands share."""
 
     def __init__(self) -> None:
         self.url: str | None = None
@@ -30,14 +30,14 @@ class Session:
 
     @property
     def place(self) -> StoreSource:
-        """What to connect to."""
+        """Returns what to connect to."""
         from holdfast.api.store_source import DEFAULT
 
         return DEFAULT if self.url is None else self.url
 
     @property
     def full_url(self) -> str:
-        """The store's URL for another process in another folder. May have a password."""
+        """Returns the store's URL for a process in another folder. It may contain a password."""
         from holdfast.api.store_source import embedded_path
 
         if self.url is None:
@@ -50,11 +50,11 @@ class Session:
 
     @property
     def shown_url(self) -> str:
-        """The store's URL for people."""
+        """Returns the store's URL without its secrets."""
         return shown(self.full_url)
 
     def store(self) -> Store:
-        """Open the store by itself."""
+        """Open the store without a client."""
         from holdfast.api.store_source import open_source
 
         return open_source(self.place, {})
@@ -71,7 +71,7 @@ def _file_url(path: Path) -> str:
 
 
 def tell(message: str) -> None:
-    """One line to the person at the terminal. Whether anybody reads it must not matter."""
+    """Write one line to stderr. It does not matter whether anybody can read it."""
     if sys.stderr is None:
         return
     with suppress(OSError, ValueError):
@@ -80,7 +80,7 @@ def tell(message: str) -> None:
 
 
 def quiet_library() -> None:
-    """The commands report for themselves; a warning becomes one line."""
+    """Silence the log, because commands report by themselves, and make a warning one line."""
     logger = logging.getLogger("holdfast")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
@@ -88,7 +88,7 @@ def quiet_library() -> None:
 
 
 def show_log() -> None:
-    """`--verbose`: what the library logs, in its own words."""
+    """`--verbose`: write the library's log to stderr."""
     handler = logging.StreamHandler()
     handler.setFormatter(_Lines("%(asctime)s %(levelname)s %(message)s"))
     logger = logging.getLogger("holdfast")

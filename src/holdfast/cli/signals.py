@@ -1,12 +1,11 @@
-"""Signals for `run`: they end a wait for the lock, and later are passed on to the command.
+"""Signals: they end a wait for the lock, and later `run` passes them on to its command.
 
-Handlers run in the main thread between two bytecodes. While the lock is waited for, one
-raises `Interrupted` there, once, and the claim cleans up behind itself. From the moment
-before the command starts they only collect, so that none is lost and none can cut the
-start in two. A signal that was ignored when we were started stays so (`nohup`).
+Handlers run in the main thread, between two bytecodes. During the wait the first signal raises
+`Interrupted` there, and the claim is undone. From just before the command starts, handlers only
+collect signals, so that none is lost and none interrupts the start half way. A signal that was
+ignored when this process started stays ignored (`nohup`).
 
-`wait` and `watch` end in the same way: killed on the spot they would leave a terminal without
-its cursor.
+`wait` and `watch` end in the same way: without it they would leave a terminal without its cursor.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ ENDING = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
-# These mean something to us only once there is a command.
+# These matter only once there is a command.
 CHANGING = (signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH)
 
 
@@ -40,9 +39,9 @@ class Interrupted(BaseException):
 
 
 @contextmanager
-def held_back() -> Iterator[None]:
-    """A signal that comes meanwhile is received afterwards: for what must be whole or not at all.
-    For the main thread; a thread that is started meanwhile receives none."""
+def signals_blocked() -> Iterator[None]:
+    """Defer signals until the end of the block, which must run whole or not at all. Use it in the
+    main thread; a thread that is started inside the block never receives signals."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
         yield
@@ -50,8 +49,8 @@ def held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class Inbox:
-    """Where signals arrive, and where the main thread sleeps until something happens."""
+class SignalQueue:
+    """Collects signals; the main thread waits on it until something happens."""
 
     def __init__(self) -> None:
         self._signals: list[int] = []
@@ -61,7 +60,7 @@ class Inbox:
         self._reader.setblocking(False)
         self._writer.setblocking(False)
 
-    def __enter__(self) -> Inbox:
+    def __enter__(self) -> SignalQueue:
         self._wakeup_before = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         self._install(signal.SIGCHLD, self._woken)
         for signum in ENDING:
@@ -78,25 +77,25 @@ class Inbox:
         self._writer.close()
 
     def collect(self) -> None:
-        """From here on signals are collected for `take`."""
+        """From now on collect signals for `take` instead of raising."""
         self._raises = False
         for signum in CHANGING:
             self._install(signum, self._received)
 
     def wait(self, seconds: float) -> None:
-        """Sleep until a signal or a `wake`, or for this long."""
+        """Wait for a signal or a `wake`, for at most this long."""
         if select.select([self._reader], [], [], max(0.0, seconds))[0]:
             with suppress(BlockingIOError):
                 while self._reader.recv(4096):
                     pass
 
     def wake(self) -> None:
-        """Let the main thread look around. From any thread."""
+        """Make `wait` return. Safe to call from any thread."""
         with suppress(OSError):
             self._writer.send(b"\0")
 
     def take(self) -> list[int]:
-        """The signals since the last time, in their order."""
+        """Returns the signals since the last call, in their order."""
         taken, self._signals = self._signals, []
         return taken
 
@@ -105,9 +104,9 @@ class Inbox:
 
     def _received(self, signum: int, frame: FrameType | None) -> None:
         if self._raises:
-            self._raises = False  # the next one must not disturb the cleaning up
+            self._raises = False  # the next signal must not interrupt the cleaning up
             raise Interrupted(signum)
         self._signals.append(signum)
 
     def _woken(self, signum: int, frame: FrameType | None) -> None:
-        """A child changed: the wake-up through the socket is all that is needed."""
+        """A child changed its state. The wake-up descriptor has made `wait` return already."""

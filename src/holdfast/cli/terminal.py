@@ -1,9 +1,9 @@
-"""The terminal, and whose turn it is at it.
+"""The controlling terminal, and which process group is in its foreground.
 
-A command in a group of its own is in the background as the terminal sees it: it could not
-read, and Ctrl-C would pass it by. So its group is put into the foreground while it runs,
-as a shell would do. In a pipeline (`holdfast run … | less`) the others need the terminal
-too: then the command gets it only when it asks, that is, when it was stopped for it.
+A command in a group of its own is in the background of the terminal: it cannot read from it, and
+Ctrl-C does not reach it. So its group is put into the foreground while it runs, as a shell does
+it. In a pipeline (`holdfast run … | less`) other programs need the terminal too. There the command
+gets it only when the system stopped it for trying to use it.
 """
 
 from __future__ import annotations
@@ -13,63 +13,63 @@ import signal
 import sys
 from contextlib import suppress
 
-# What stops a process for the terminal's sake.
-ASKS = (signal.SIGTTIN, signal.SIGTTOU)
-JOB_STOPS = (signal.SIGTSTP, *ASKS)
+# The signals that stop a process in the background when it uses the terminal.
+ACCESS_STOPS = (signal.SIGTTIN, signal.SIGTTOU)
+JOB_STOPS = (signal.SIGTSTP, *ACCESS_STOPS)
 
 
 class Terminal:
-    """The terminal that controls this process."""
+    """The controlling terminal of this process."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
-        self._lent_to: int | None = None
+        self._given_to: int | None = None
 
     @classmethod
     def open(cls) -> Terminal | None:
-        """The controlling terminal; None: there is none."""
+        """Returns the controlling terminal; None if there is none."""
         try:
             return cls(os.open("/dev/tty", os.O_RDWR))
         except OSError:
             return None
 
     def close(self) -> None:
-        """Take the terminal back, and let go of it."""
+        """Put our group into the foreground again, and close the terminal."""
         self.take_back()
         os.close(self._fd)
 
     @property
-    def lent(self) -> bool:
-        """Whether the command has it."""
-        return self._lent_to is not None
+    def given_away(self) -> bool:
+        """Whether the command is in the foreground."""
+        return self._given_to is not None
 
-    def lend_unless_piped(self, group: int) -> None:
-        """Give it to a command unasked, unless we are a part of a pipeline."""
+    def give_foreground_unless_piped(self, group: int) -> None:
+        """Put a group into the foreground, unless this process is part of a pipeline."""
         if is_terminal(sys.stdin) and is_terminal(sys.stdout):
-            self.lend(group)
+            self.give_foreground(group)
 
-    def lend(self, group: int) -> bool:
-        """Give it to a group if it is ours to give. True: the group has it now."""
-        front = self._front()
-        if front == os.getpgrp() and self._put_in_front(group):
-            self._lent_to = front = group
+    def give_foreground(self, group: int) -> bool:
+        """Put a group into the foreground if ours is there. Returns whether it is there now."""
+        front = self._foreground_group()
+        if front == os.getpgrp() and self._set_foreground_group(group):
+            self._given_to = front = group
         return front == group
 
     def take_back(self) -> None:
-        """Have it again."""
-        if self._lent_to is not None:
-            self._lent_to = None
-            self._put_in_front(os.getpgrp())
+        """Put our group into the foreground again."""
+        if self._given_to is not None:
+            self._given_to = None
+            self._set_foreground_group(os.getpgrp())
 
-    def _front(self) -> int | None:
+    def _foreground_group(self) -> int | None:
         try:
             return os.tcgetpgrp(self._fd)
         except OSError:
             return None
 
-    def _put_in_front(self, group: int) -> bool:
-        # From the background this raises SIGTTOU, which would stop us. It is blocked and
-        # not ignored, because a command that is started now would inherit the latter.
+    def _set_foreground_group(self, group: int) -> bool:
+        # From the background this raises SIGTTOU, which would stop us. We block the signal and do
+        # not ignore it, because a command that is started meanwhile would inherit the latter.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
         try:
             os.tcsetpgrp(self._fd, group)
@@ -80,10 +80,10 @@ class Terminal:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def stop_with(signum: int) -> None:
-    """Stop our whole group, as the terminal would have; returns when it goes on.
+def stop_our_group(signum: int) -> None:
+    """Stop our whole group, as the terminal would have done. Returns when the group goes on.
 
-    In a group that no shell looks after, the kernel does not stop anybody for these.
+    In an orphaned group, which no shell controls, the kernel ignores these signals.
     """
     before = signal.signal(signum, signal.SIG_DFL)
     with suppress(OSError):
@@ -92,7 +92,7 @@ def stop_with(signum: int) -> None:
 
 
 def is_terminal(stream: object) -> bool:
-    """Whether a standard stream is one. It may be closed."""
+    """Whether a standard stream, which may be closed, is a terminal."""
     try:
         return bool(stream.isatty())  # type: ignore[attr-defined]
     except (AttributeError, ValueError):

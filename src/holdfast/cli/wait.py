@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from holdfast.cli import codes
-from holdfast.cli.app import connected
+from holdfast.cli.app import session_of
 from holdfast.cli.params import DURATION, as_json, option, shared
-from holdfast.cli.signals import Inbox, Interrupted
-from holdfast.cli.waiting import Reporter, teller_for
+from holdfast.cli.signals import Interrupted, SignalQueue
+from holdfast.cli.wait_display import Reporter, display_for
 
 
 @click.command()
@@ -31,11 +31,11 @@ def wait(ctx: click.Context, key: str, timeout: float | None, quiet: bool, json:
 
     Meanwhile it says who holds it. By the time it ends, somebody else may hold it again.
     """
-    session = connected(ctx)
-    teller = teller_for(waits=timeout != 0, quiet=quiet, verbose=session.verbose)
-    reporter = Reporter(teller, quiet=quiet or session.verbose)
+    session = session_of(ctx)
+    display = display_for(waits=timeout != 0, quiet=quiet, verbose=session.verbose)
+    reporter = Reporter(display, quiet=quiet or session.verbose)
     try:
-        with Inbox(), session.locks(on_event=reporter) as locks, reporter:
+        with SignalQueue(), session.locks(on_event=reporter) as locks, reporter:
             lock = locks.wait_until_free(key, timeout)
     except Interrupted as interrupted:
         return codes.SIGNALLED + interrupted.signum

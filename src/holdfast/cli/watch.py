@@ -1,4 +1,4 @@
-"""`holdfast watch`: locks as they change hands."""
+"""`holdfast watch`: shows locks as they change."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from msgspec import Struct
 from holdfast.api.info import LockInfo
 from holdfast.api.locks import Locks
 from holdfast.cli import codes
-from holdfast.cli.app import connected
+from holdfast.cli.app import session_of
 from holdfast.cli.params import DURATION, PREFIX, as_json, option, shared
 from holdfast.cli.session import tell
-from holdfast.cli.signals import Inbox, Interrupted, held_back
+from holdfast.cli.signals import Interrupted, SignalQueue, signals_blocked
 from holdfast.errors import OutcomeUnknown, Unavailable
 from holdfast.observe.log import printable
 
@@ -26,7 +26,7 @@ SHORTEST_INTERVAL_S = 0.05
 
 
 class Change(Struct, frozen=True):
-    """One lock that is no longer as it was. `freed`: nobody holds it or waits for it."""
+    """One lock that changed. `freed` means: nobody holds it or waits for it."""
 
     at: datetime
     change: Literal["held", "changed", "freed"]
@@ -48,7 +48,7 @@ def watch(ctx: click.Context, prefix: str, interval: float, json: bool) -> int:
 
     interval = max(interval, SHORTEST_INTERVAL_S)
     try:
-        with Inbox(), connected(ctx).locks() as locks:
+        with SignalQueue(), session_of(ctx).locks() as locks:
             if json:
                 for change in changes(locks, prefix, interval):
                     render.print_json(change)
@@ -63,7 +63,7 @@ def watch(ctx: click.Context, prefix: str, interval: float, json: bool) -> int:
 
 
 def changes(locks: Locks, prefix: str, interval: float) -> Iterator[Change]:
-    """What changes, for ever."""
+    """Yields what changes, without end."""
     watching = Watching()
     in_trouble = False
     while True:
@@ -78,7 +78,7 @@ def changes(locks: Locks, prefix: str, interval: float) -> Iterator[Change]:
 
 
 class Known(Struct, frozen=True, gc=False):
-    """What is remembered of a lock. There may be very many, so it is little."""
+    """What is remembered of a lock. It is small, because there may be very many."""
 
     fence: int
     parties: int  # a digest of who held it and who waited
@@ -86,15 +86,15 @@ class Known(Struct, frozen=True, gc=False):
 
 
 class Watching:
-    """Tells what has changed from one look at the locks to the next."""
+    """Finds what changed from one listing of the locks to the next."""
 
     def __init__(self) -> None:
         self._known: dict[str, Known] = {}
         self._looks = 0
 
     def look(self, found: Iterable[LockInfo]) -> Iterator[Change]:
-        """What is no longer as it was at the last look. A look that fails half way is made up
-        for by the next one: only who was through all of them knows that a lock is gone."""
+        """Yields what changed since the last look. If `found` fails half way, the locks that it
+        did not come to stay as they were: only a whole listing shows that a lock is gone."""
         self._looks += 1
         at = datetime.now(UTC)
         for lock in found:
@@ -110,7 +110,7 @@ class Watching:
 
 
 def _parties(lock: LockInfo) -> tuple[Any, ...]:
-    """What must differ for a lock to count as changed: not its renewals."""
+    """Returns what counts as a change when it differs. Renewals do not."""
     holders = tuple((holder.fence, holder.offered) for holder in lock.holders)
     waiters = tuple((waiter.owner, waiter.since) for waiter in lock.waiters)
     return holders, waiters, lock.fault
@@ -129,7 +129,7 @@ def _show_table(locks: Locks, prefix: str, interval: float, out: Any) -> None:
 
     live = Live(console=out, screen=True, auto_refresh=False)
     try:
-        with held_back():
+        with signals_blocked():
             live.start()
         while True:
             live.update(_screen(locks, prefix, out), refresh=True)

@@ -1,13 +1,13 @@
-"""Acquire: claim, wait for one's turn, time out; and many keys, all or none.
+"""Acquire: claim a lock, wait for the turn, time out; and several keys, all or none.
 
-1. A claim is tried at once. If it must wait, it sleeps until the store says that the key
-   may have changed for it, or until somebody before it runs out.
-2. After a moment it takes a place in the queue, and renews it while it waits (`fair=True`:
-   at the first try, `False`: never). Where the store runs the rules a place costs nothing
-   more than a refusal: there it is taken at the first try, so that nobody fights for a freed
-   lock. Elsewhere it is a write that gets into the way of others.
-3. Many keys are claimed in one fixed order, the order of their bytes, so that nobody
-   waits in a circle. What is already held is kept alive meanwhile.
+1. A claim is tried at once. If it must wait, it waits until the store says that the key
+   may have changed for it, or until a party before it may have expired.
+2. After a moment it takes a place in the queue, and renews the place while it waits
+   (`fair=True`: at the first try, `fair=False`: never). Where the store runs the rules, a place
+   costs no more than a refusal: there it is taken at the first try, so that waiters do not
+   compete for a freed lock. Elsewhere it is a write that delays others.
+3. Several keys are claimed in one fixed order, the order of their bytes, so that two parties
+   never wait for each other. Leases that are already granted are kept alive meanwhile.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from holdfast.errors import (
 ANNOUNCE_AFTER: Micros = 1_500_000
 # A place in the queue lasts this long without a sign of life.
 QUEUE_PLACE_TTL: Micros = 10 * SECOND
-# And longer the further back it is: whoever is dead there is in nobody's way yet, and a long
-# queue that is renewed all the time keeps the store busy.
+# And longer the further back it is: a dead waiter blocks nobody back there, and renewing a long
+# queue keeps the store busy.
 TTL_PER_PLACE_AHEAD: Micros = SECOND // 20
-# Where the store runs the rules a sign of life is cheap, and so the first few give one more
-# often: whoever dies at the head of the queue keeps a free lock from the others for so long.
+# Where the store runs the rules, renewing a place is cheap, so the first few places are short: a
+# waiter that dies at the head of the queue keeps a free lock from the others for so long.
 FRONT_PLACE_TTL: Micros = 3 * SECOND
 FRONT_TTL_PER_PLACE_AHEAD: Micros = SECOND // 2
-# A waiter looks again this often even if nothing woke it: in the queue, and outside.
+# A claim is tried again this often even without a notification: in the queue, and outside.
 LOOK_AGAIN: Micros = 30 * SECOND
 LOOK_AGAIN_UNQUEUED: Micros = 1 * SECOND
-# When somebody runs out, each place further back in the queue looks a little later, so that
-# a thousand waiters do not come at once for what only the first of them can get.
+# When a party expires, each place further back in the queue tries a little later, so that a
+# thousand waiters do not come at once for what only the first of them can get.
 PACE: Micros = 2000
 SLOWEST_PACE: Micros = 2 * SECOND
 SHORTEST_WAIT: Micros = 1000
 
 
 class Terms(Struct, frozen=True, gc=False):
-    """How long a claim waits, how it queues, and how its lease is looked after."""
+    """How long a claim waits, whether it queues, and how its lease is kept."""
 
     timeout: Micros | None = None  # None: as long as it takes; 0: do not wait
     fair: bool | None = None
@@ -64,12 +64,12 @@ class Terms(Struct, frozen=True, gc=False):
 
 
 def queues_at_once(terms: Terms, scripted: bool) -> bool:
-    """Whether a claim asks for its place with its first try."""
+    """Whether a claim takes a place in the queue at its first try."""
     return (terms.fair or scripted) and terms.fair is not False and terms.timeout != 0
 
 
 def patience_for(ttl: Micros, ahead: int, scripted: bool) -> Micros:
-    """How long a place lasts with so many ahead of it."""
+    """Returns how long a place in the queue lasts with so many ahead of it."""
     patience = QUEUE_PLACE_TTL + ahead * TTL_PER_PLACE_AHEAD
     if scripted:
         patience = min(patience, FRONT_PLACE_TTL + ahead * FRONT_TTL_PER_PLACE_AHEAD)
@@ -77,7 +77,7 @@ def patience_for(ttl: Micros, ahead: int, scripted: bool) -> Micros:
 
 
 class _Wait(BoundedWait, kw_only=True, gc=False):
-    """Where one claim stands that was not granted at once."""
+    """The state of a claim that was not granted at once."""
 
     attempt: Attempt
     fair: bool | None
@@ -88,8 +88,8 @@ class _Wait(BoundedWait, kw_only=True, gc=False):
         return self.attempt.command  # type: ignore[return-value]
 
     def get_in_line(self, ahead: int = 0) -> None:
-        """From now on the claim asks for a place in the queue, unless it never shall. `ahead`
-        is how many were before it when it last looked, if it did."""
+        """From now on the claim asks for a place in the queue, unless it is not to queue.
+        `ahead` is how many waiters were before it at the last try."""
         if self.fair is not False and self.timeout != 0:
             patience = patience_for(self.claim.ttl, ahead, self.scripted)
             self.attempt.command = replace(self.claim, queue=True, patience=patience)
@@ -176,7 +176,7 @@ def _not_given_back(attempt: Attempt, trouble: HoldfastError) -> OutcomeUnknown:
 
 
 def _start_anew_steps(wait: _Wait, now: Micros) -> Steps[None]:
-    """The answer was so slow that the lease ran out on its way, and it was given back. What
+    """The reply was so slow that the lease had expired when it came, and was given back. What
     comes next has a token of its own: where `Free` arrives twice, the second one must not
     end it."""
     attempt = wait.attempt
@@ -193,13 +193,13 @@ def _start_anew_steps(wait: _Wait, now: Micros) -> Steps[None]:
 def _wait_turn_steps(
     observations: Observations, wait: _Wait, blocked: Blocked, view: View
 ) -> Steps[None]:
-    """Sleep until it may be our turn or there is something else to do; or time is up."""
+    """Wait until it may be our turn, until the place must be renewed, or until time is up."""
     key, now = wait.key, view.got
     frees_at = [observations.dead_from(key, holder, view.now, now) for holder in blocked.holders]
     places_end_at = [observations.dead_from(key, waiter, view.now, now) for waiter in blocked.ahead]
     soonest = min(frees_at + places_end_at, default=None)
-    # Of those ahead, whoever comes after the dead looks for itself, and calls whose turn it is;
-    # only when all of them may be dead is it for us. Else a crowd comes for each of the first.
+    # When a waiter ahead dies, the one behind it tries by itself, and its write notifies whose turn
+    # it is. Only when all of them may be dead is it for us: otherwise the whole queue would come.
     if places_end_at:
         frees_at.append(max(places_end_at))
     yield from Emit(wait.waiting(blocked.holders, blocked.ahead, blocked.more, now, soonest))
@@ -218,7 +218,7 @@ def _wait_turn_steps(
     wakes_at += [at + pace for at in frees_at]
     at_most = max(SHORTEST_WAIT, min(wakes_at) - now)
     observations.contend(key)
-    # What comes next is made ready before: afterwards a free lock waits for us.
+    # The next try is prepared before the wait: after it, a free lock would wait for us.
     if wait.claim.queue:
         wait.get_in_line(blocked.places())
     wait.attempt.forget_writes()
@@ -232,14 +232,14 @@ def _wait_turn_steps(
 
 
 def canonical(attempts: Sequence[Attempt]) -> list[Attempt]:
-    """The one order in which everybody claims."""
+    """Returns the attempts in the one order in which every party claims."""
     return sorted(attempts, key=lambda attempt: attempt.key.encode())
 
 
 def acquire_all_steps(
     observations: Observations, attempts: Sequence[Attempt], terms: Terms
 ) -> Steps[list[Hold]]:
-    """Get them all, in the one order, or raise; then `undo_steps` frees what was got."""
+    """Get all of them, in the one order, or raise; then `undo_steps` frees what was granted."""
     started = yield from NOW
     holds = []
     for attempt in canonical(attempts):

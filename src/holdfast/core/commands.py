@@ -1,4 +1,4 @@
-"""What can be asked of a record, and what the rules answer. Plain data.
+"""Commands that can be applied to a record, and the verdicts of the rules. Plain data.
 
 A store that runs a whole command in one trip gets these very objects.
 """
@@ -24,16 +24,31 @@ class Claim(Discreet, frozen=True, gc=False):
     queue: bool = False
     patience: Micros = 0  # how long a place in the queue lasts without a sign of life
 
+    def holder(self, fence: int, at: Micros, expires_at: Micros, beat: str) -> Holder:
+        """Returns the holder that this claim becomes when it is granted."""
+        return Holder(
+            self.token,
+            fence,
+            self.owner,
+            self.mode,
+            self.ttl,
+            at,
+            expires_at,
+            beat,
+            self.limit,
+            self.note,
+        )
+
 
 class Renew(Discreet, frozen=True, gc=False):
-    """I am still here."""
+    """Extend my grant by its ttl: I still hold it."""
 
     token: str
     known: Holder | None = None  # the grant as the asker knows it: a store may answer without it
 
 
 class Free(Discreet, frozen=True, gc=False):
-    """Take whatever this token has here, a grant or a place in the queue."""
+    """Remove whatever this token has here, a grant or a place in the queue."""
 
     token: str
 
@@ -57,7 +72,7 @@ class Take(Discreet, frozen=True, gc=False):
 
 
 class Evict(Struct, frozen=True, gc=False):
-    """An operator's word: throw out the holders with these fences, and nobody who came later."""
+    """An operator throws out the holders with these fences, and nobody who came later."""
 
     fences: tuple[int, ...]
 
@@ -85,18 +100,18 @@ class Blocked(Struct, frozen=True, gc=False):
     more: int = 0  # how many more are ahead than are shown
 
     def places(self) -> int:
-        """How many are ahead."""
+        """Returns how many waiters are ahead."""
         return len(self.ahead) + self.more
 
 
 class Mismatch(Struct, frozen=True, gc=False):
-    """The live holders count to another limit."""
+    """The live holders were granted with another limit."""
 
     limit: int
 
 
 class NotHeld(Struct, frozen=True, gc=False):
-    """The token has nothing here (any more)."""
+    """The token has neither a grant nor a place in the queue here."""
 
 
 class Freed(Struct, frozen=True, gc=False):
@@ -121,7 +136,7 @@ ANYONE: Wake = ("*",)
 
 
 class Decision(Discreet, frozen=True, gc=False):
-    """What the rules say: the verdict, and the record to write unless it stays as it is."""
+    """What the rules decide: the verdict, and the record to write, or None to write nothing."""
 
     verdict: Verdict
     record: Record | None = None

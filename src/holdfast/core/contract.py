@@ -20,14 +20,14 @@ Version: TypeAlias = Any
 
 
 class Interval(Struct, frozen=True, gc=False):
-    """A reading of the store's clock: it showed something between these two."""
+    """A reading of the store's clock: a time that is not before `earliest` nor after `latest`."""
 
     earliest: Micros
     latest: Micros
 
 
 def exactly(at: Micros) -> Interval:
-    """The reading of a clock without doubt."""
+    """Returns the reading of a clock that is exact."""
     return Interval(at, at)
 
 

@@ -30,7 +30,7 @@ Ask: TypeAlias = Generator["Effect", Any, R]
 
 
 class Load(Struct, frozen=True, gc=False):
-    """Read a record: it, when it was asked for, and when the answer came."""
+    """Load a record. Returns it, when the request left, and when the reply came."""
 
     key: str
 
@@ -100,8 +100,8 @@ class Scan(Struct, frozen=True, gc=False):
 
 
 class Wait(Discreet, frozen=True, gc=False):
-    """Wait until the key may have changed for this token, at most for a time: what is there
-    now, if the store came to know it on the way. It may have changed again since."""
+    """Wait until the key may have changed for this token, or until a time is over. Returns what
+    was there then, if the store happened to read it. It may have changed again since."""
 
     key: str
     version: Version
@@ -130,7 +130,7 @@ class Wall(Struct, frozen=True, gc=False):
 
 
 class Sleep(Struct, frozen=True, gc=False):
-    """Do nothing for a while."""
+    """Pause for a time."""
 
     duration: Micros
 
@@ -149,7 +149,7 @@ class Draw(Struct, frozen=True, gc=False):
 
 
 class Emit(Struct, frozen=True, gc=False):
-    """Tell whoever listens what happens."""
+    """Pass an event on to the client's sinks."""
 
     event: Event
 
@@ -158,7 +158,7 @@ class Emit(Struct, frozen=True, gc=False):
 
 
 class Keep(Struct, frozen=True, gc=False):
-    """Hand a hold to the keeper now, because the steps go on after it was granted."""
+    """Have the keeper renew a hold from now on, because these steps go on after its grant."""
 
     hold: Hold
 

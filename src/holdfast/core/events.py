@@ -46,7 +46,7 @@ class GaveUp(Struct, frozen=True):
 
 
 class Waiting(Struct, frozen=True):
-    """A claim must wait, or would have to. Sent again each time it goes back to sleep."""
+    """A claim must wait, or would have to. Sent again each time it goes on waiting."""
 
     key: str
     owner: str

@@ -1,7 +1,7 @@
-"""The two ends of a claim in this process: the attempt to get one, and what was got.
+"""A claim's state in this process: the attempt to get a grant, and the hold that was granted.
 
-Both are plain mutable state that outlives the generator which works on it, so that an
-interrupt at any instruction leaves behind what is needed to clean up.
+Both are mutable and outlive the generator that works on them, so that an interrupt at any
+instruction leaves behind what a clean-up needs to know.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_BEAT = "-"
 
 
 class Care(Struct, frozen=True, gc=False):
-    """How a hold is to be looked after once it is got."""
+    """How a hold is to be kept once it is granted."""
 
     keep: bool = True  # renew it in the background
     max_hold: Micros | None = None  # but not for longer than this
@@ -38,7 +38,7 @@ class Hold(DiscreetState, eq=False):
     """A grant as its holder knows it. Valid until `deadline` on the own monotonic clock."""
 
     key: str
-    holder: Holder  # as it was written last, so that the witness and we keep one copy, not two
+    holder: Holder  # as it was written last; the observations keep the same object
     token: str
     ttl: Micros
     wanted: tuple[Waiter, ...]
@@ -47,12 +47,12 @@ class Hold(DiscreetState, eq=False):
     deadline: Micros
     care: Care
     waited: Micros = 0  # how long the claim had to wait for it
-    lapsed: bool = False  # somebody saw that its deadline had passed
+    lapsed: bool = False  # its deadline was seen to have passed
     shared: bool = False  # a ticket for it was given away: another party may keep it alive
     state: State = "held"
     why: str = ""
-    # For a driver, nothing to the core: whom it tells of the hold's fate, and how it learns that
-    # nobody refers to the lease any more.
+    # For the runtime, and not used by the core: whom to tell about the hold, and how to learn
+    # that nobody refers to its lease any more.
     signals: Any = None
     referent: Any = None
 
@@ -67,14 +67,14 @@ class Hold(DiscreetState, eq=False):
         return self.holder.owner
 
     def valid(self, now: Micros) -> bool:
-        """Whether this is surely ours at this moment. Once it is not, it never is again:
-        not even by a renewal whose thread stood still between its clock and this."""
+        """Whether this is surely ours at this moment. Once it is not, it never is again, not even
+        by a renewal whose thread was stopped between reading its clock and coming here."""
         if now >= self.deadline:
             self.lapsed = True
         return self.state == "held" and not self.lapsed
 
     def extend(self, holder: Holder, sent: Micros) -> None:
-        """A renewal that was sent at this moment went through."""
+        """Note that a renewal which was sent at this moment was done."""
         self.holder = holder
         self.renewed = max(self.renewed, sent)
         self.deadline = max(self.deadline, deadline(sent, holder.ttl))
@@ -85,7 +85,7 @@ class Hold(DiscreetState, eq=False):
         return self.care.keep and not self.care.joined and not self.shared
 
     def end(self, state: State, why: str = "") -> bool:
-        """Leave `held`, once and for good. False: it had ended before."""
+        """Leave the state `held`, for good. Returns False if it had ended before."""
         if self.state != "held":
             return False
         self.why = why
@@ -94,13 +94,13 @@ class Hold(DiscreetState, eq=False):
         return True
 
     def was_gone(self) -> None:
-        """The store had nothing left of it when it was to be released."""
+        """Note that the store had nothing of it any more when it was to be released."""
         self.why = "it was gone when it was to be released: evicted, released elsewhere or expired"
         self.state = "lost"
 
 
 def hold_of(key: str, granted: Granted, sent: Micros, care: Care) -> Hold:
-    """What a grant gives to the one whose write was sent at this moment."""
+    """Returns the hold of a grant whose write was sent at this moment."""
     holder = granted.holder
     ttl = holder.ttl
     ends = deadline(sent, ttl)
@@ -108,7 +108,7 @@ def hold_of(key: str, granted: Granted, sent: Micros, care: Care) -> Hold:
 
 
 class Attempt(DiscreetState, eq=False, gc=False):
-    """One command on its way, from the first write to the answer."""
+    """One command on its way, from its first write to its reply."""
 
     key: str
     command: Command
@@ -122,13 +122,13 @@ class Attempt(DiscreetState, eq=False, gc=False):
     number: int = 0  # which attempt of this process it is, for whoever listens to its events
 
     def forget_writes(self) -> None:
-        """All but the first and the latest: of a claim that waits for weeks they would pile up."""
+        """Forget all writes but the first and the latest: a claim may wait for weeks."""
         while len(self.sent) > REMEMBERED_WRITES:
             _, oldest, *_ = self.sent
             del self.sent[oldest]
 
     def sent_at(self, beat: str) -> Micros:
-        """When the write that landed was sent; not before the first one, if that is forgotten."""
+        """Returns when the write that was done was sent; that of the first, if it is forgotten."""
         sent = self.sent.get(beat)
         return next(iter(self.sent.values())) if sent is None else sent
 
@@ -139,7 +139,7 @@ class Attempt(DiscreetState, eq=False, gc=False):
             self.unsettled = False
 
     def shows_in(self, record: Record) -> bool:
-        """Whether a write of ours landed after all: something below us sent it twice."""
+        """Whether the record shows a write of ours: the connection may have sent it twice."""
         parties: tuple[Holder | Waiter, ...] = (*record.holders, *record.queue)
         return any(party.beat in self.sent for party in parties)
 
@@ -150,7 +150,7 @@ class Attempt(DiscreetState, eq=False, gc=False):
         return self.command.token
 
     def leftovers(self) -> tuple[str, ...]:
-        """The tokens under which this may have left something in the store."""
+        """Returns the tokens under which this may have left something in the store."""
         command = self.command
         if not self.touched or not isinstance(command, (Claim, Take, Free, Offer)):
             return ()

@@ -1,21 +1,21 @@
-"""When to renew what: the schedule of a client's keeper. Pure; a driver runs it.
+"""The schedule of a client's keeper: when to renew which hold. Pure; a thread runs it.
 
 For every hold there are three moments, and one timer set to the first of them:
 
     beat      renew it; a third of the ttl after the last one, spread so that many leases
-              do not beat together, on a fine grid so that those near each other can share
-              a trip, and no more than so many a second in all
+              do not beat together, on a fine grid so that beats near each other can share
+              a trip, and at most so many per second in all
     danger    two thirds of the ttl have passed since the last renewal that went through,
               though it was to be renewed
     loss      the deadline; it comes whether or not a beat is under way
 
- 0. Most leases are released long before their first beat. A new hold is only put down; it
-    gets its timer when the keeper next looks, which is before it could need one.
- 1. A beat under way holds nothing up: danger and loss come at their moments all the same.
+ 0. Most leases are released long before their first beat. A new hold is only noted; it gets
+    its timer at the keeper's next poll, which comes before the hold could need one.
+ 1. A beat under way delays nothing: danger and loss come at their moments all the same.
  2. A failed beat is tried again soon, and again, until the lease is lost or ended.
- 3. Past `stop_at` (from `max_hold`) there are no more beats, and the lease runs out.
- 4. Under a cap, beats that are due stand in line. Who leaves the line, because it was ended
-    or lost, takes no turn: too many leases for the cap cost some of them, not all.
+ 3. After `stop_at` (from `max_hold`) there are no more beats, and the lease expires.
+ 4. Under a cap, beats that are due wait in line. A hold that was ended or lost leaves the line
+    without taking a turn: too many leases for the cap cost some of them, not all.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ STALE_TIMERS = 64
 # A period is divided into so many moments at which leases of the same ttl may beat.
 GRID = 64
 COARSEST: Micros = 100_000
-# What beats together drifts apart by so small a part of a period, with each beat.
-STRAYING = 16
-# Turns under a cap that were missed, because we woke a little late, are made up for this long.
+# With each beat, leases that beat together drift apart by up to this part of a period.
+DRIFT = 16
+# Turns under a cap that were missed because the thread woke up late are made up for this long.
 LATE: Micros = 50_000
 
 
@@ -43,7 +43,7 @@ _Timer: TypeAlias = tuple[Micros, int, Hold]
 
 
 class Due:
-    """What there is to do now."""
+    """What is to be done now."""
 
     __slots__ = ("beats", "dangers", "losses")
 
@@ -105,12 +105,12 @@ class Keeper:
         return len(self._kept) + len(self._new)
 
     def holds(self) -> list[Hold]:
-        """All holds in care."""
+        """Returns all holds in the keeper's care."""
         return [*self._kept, *self._new]
 
     def add(self, hold: Hold) -> Micros:
-        """Take a hold into care; the keeper must look again at the returned time.
-        Without `keep`, only its loss is watched."""
+        """Take a hold into care. Returns when the keeper must be polled for it.
+        Without `keep`, only its loss is watched for."""
         self._new[hold] = None
         at = hold.acquired + hold.ttl // (2 * BEATS_PER_TTL)
         if self._new_at is None or at < self._new_at:
@@ -125,7 +125,7 @@ class Keeper:
             self._sweep()
 
     def next_at(self) -> Micros | None:
-        """When there will be something to do."""
+        """Returns when there will be something to do; None: nothing is scheduled."""
         while self._timers and self._stale(self._timers[0]):
             heappop(self._timers)
         moments = [at for at in (self._new_at, self._timers[0][0] if self._timers else None) if at]
@@ -134,27 +134,27 @@ class Keeper:
         return min(moments, default=None)
 
     def poll(self, now: Micros) -> Due:
-        """What is due at this moment."""
+        """Returns what is due at this moment."""
         due = Due()
         if self._new_at is not None and now >= self._new_at:
             self._take_in()
         while self._timers and self._timers[0][0] <= now:
             timer = heappop(self._timers)
             if not self._stale(timer):
-                self._ring(self._kept[timer[2]], now, due)
+                self._fire(self._kept[timer[2]], now, due)
         if self._line:
             self._take_turns(now, due)
         return due
 
     def beat_done(self, hold: Hold, now: Micros, *, renewed: bool) -> bool:
-        """A beat came back. True: the hold was in danger, and is no longer."""
+        """Note that a beat has ended. Returns True if the hold was in danger, and no longer is."""
         kept = self._kept.get(hold)
         if kept is None:
             return False
         kept.beating = False
         period = hold.ttl // BEATS_PER_TTL
         if renewed:
-            self._plan(kept, now + period - self._share(period // STRAYING))
+            self._plan(kept, now + period - self._share(period // DRIFT))
         else:
             self._plan(kept, now + max(period // 4, SHORTEST_RETRY))
         rescued = renewed and kept.in_danger and now < kept.danger_at()
@@ -172,7 +172,7 @@ class Keeper:
         self._new.clear()
         self._new_at = None
 
-    def _ring(self, kept: _Kept, now: Micros, due: Due) -> None:
+    def _fire(self, kept: _Kept, now: Micros, due: Due) -> None:
         hold = kept.hold
         if now >= hold.deadline:
             hold.end("lost", self._reason(kept, now))
@@ -224,7 +224,7 @@ class Keeper:
         self._sweep()
 
     def _share(self, of: Micros) -> Micros:
-        """Another part of a span each time, evenly spread: the golden ratio's sequence."""
+        """Returns another part of a span each time, evenly spread (the golden ratio's sequence)."""
         return ((self._count * 40_503) & 0xFFFF) * of >> 16
 
     def _sweep(self) -> None:

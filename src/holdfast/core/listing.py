@@ -1,4 +1,4 @@
-"""Looking at many locks: pages of a listing, and dropping what is long over."""
+"""Showing one lock, listing many in pages, and purging records that nobody has used for long."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_CLOCK = (
 
 
 class LockView(Struct, frozen=True):
-    """One lock as it was seen: who is alive in it, by the store's clock."""
+    """One lock as it was seen, without the parties that had expired."""
 
     key: str
     fence: int
@@ -33,25 +33,25 @@ class LockView(Struct, frozen=True):
 
 
 class LockPage(Struct, frozen=True):
-    """A page of them; `cursor` asks for the next."""
+    """A page of a listing; `cursor` asks for the next page, None ends it."""
 
     locks: tuple[LockView, ...]
     cursor: str | None
 
 
 def show_steps(observations: Observations, key: str) -> Steps[LockView]:
-    """Look at one lock."""
+    """Load one lock. Returns who holds it and who waits."""
     view = yield from look_steps(observations, key)
     return show_view(observations, key, view)
 
 
 def show_view(observations: Observations, key: str, view: View) -> LockView:
-    """Who is alive in a record that was just loaded."""
+    """Returns the lock of a record that was just loaded."""
     return _sighting(key, view.record, view.now, observations.dead_when_asked(key, view))
 
 
 def list_steps(observations: Observations, prefix: str, cursor: str | None) -> Steps[LockPage]:
-    """Look at a page of locks, the free ones too."""
+    """Load a page of locks, including the free ones."""
     sent = yield from NOW
     page = yield from Scan(prefix, cursor, PAGE)
     got = yield from NOW
@@ -80,8 +80,8 @@ class Purged(Struct, frozen=True):
 
 
 def _long_over(record: Record, before: Micros) -> bool:
-    """Whether nobody has used this since then. Who was written without a reading of the
-    store's clock may be alive, whatever the record says of the time: leave it."""
+    """Whether nobody has used this record since then. A party that was written without a reading
+    of the store's clock may be alive whatever its times say: such a record stays."""
     parties: tuple[rules.Party, ...] = (*record.holders, *record.queue)
     return last_used(record) < before and all(party.expires_at for party in parties)
 

@@ -1,7 +1,8 @@
-"""What one client has seen of its store: clock, records, and who was silent how long.
+"""What one client has observed of its store: the clock, records, and how long a party was silent.
 
-It only remembers; it decides nothing by itself. One witness serves all threads of a
-client: entries are replaced whole, and a stale one costs a conflict, never a lock.
+Observations are remembered here, and decisions are made elsewhere. One object serves all threads
+of a client without a lock: entries are replaced whole, and a stale one costs a conflict, never
+a lease.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from holdfast.core.validity import RATE, UNREAD, Reading
 
 # Enough for very many leases held by one client: what is forgotten costs a load at each beat.
 REMEMBERED_KEYS = 16_384
-# A look that comes too early finds the party still alive: aim a little later.
+# A load that comes a moment too early finds the party still alive: aim a little later.
 AFTER_EXPIRY: Micros = 1000
 _NOTHING: dict[tuple[str, str], Micros] = {}
 
@@ -36,8 +37,8 @@ class View(Reading, frozen=True, gc=False):
 
 
 class _Judge(Struct, frozen=True, gc=False):
-    """Who is dead. Not a function inside of another one: that takes five times as long to make,
-    and most records have nobody in them to be judged."""
+    """Says which parties have expired. A class, because a closure takes five times as long to
+    make, and most records have no party to be judged."""
 
     now: Interval | None
     m: Micros
@@ -50,14 +51,14 @@ class _Judge(Struct, frozen=True, gc=False):
 
 
 class Observations:
-    """The memory of one client."""
+    """What one client remembers of its store."""
 
     __slots__ = ("_contended", "_observed", "_views", "facts", "reached", "reading", "recall")
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
-        self.reading: Reading = UNREAD  # of its clock, the last one
-        self.reached: Micros | None = None  # what its clock has surely shown already
+        self.reading: Reading = UNREAD  # the last reading of the store's clock
+        self.reached: Micros | None = None  # a time that the store's clock has surely shown
         self._views: dict[str, View] = {}
         self.recall = self._views.get  # a record as we wrote it last, if we have it
         self._contended: dict[str, None] = {}  # keys that we had to wait for
@@ -66,14 +67,14 @@ class Observations:
     # --- the clock ------------------------------------------------------------------------
 
     def read_clock(self, reading: Reading) -> None:
-        """A reply came, and may have brought the store's time."""
+        """Note the reading of the store's clock in a reply, if it has one."""
         if reading.now is not None:
             self.reading = reading
 
     # --- records --------------------------------------------------------------------------
 
     def saw(self, key: str, entry: Entry, sent: Micros, got: Micros) -> View:
-        """A reply showed a record."""
+        """Note what a reply showed. Returns it as a view."""
         view = View(entry.now, sent, got, entry.record, entry.version)
         self.read_clock(view)
         reached = entry.reached if entry.now is None else entry.now.earliest
@@ -83,25 +84,25 @@ class Observations:
         return view
 
     def wrote(self, key: str, view: View) -> None:
-        """A swap of ours was done: the next one can go without a load."""
+        """Remember what a swap of ours has written: the next swap needs no load."""
         if view.now is not None:
             self.reading = view
         if self._contended and not view.record.holders and key in self._contended:
-            # Somebody else will have it before we are back.
+            # Another client waits for it and will have it before we want it again.
             self._contended.pop(key, None)
             self.forget(key)
         else:
             self._remember(key, view)
 
     def contend(self, key: str) -> None:
-        """We have to wait for this one."""
+        """Note that a claim of ours has to wait for this key."""
         if not self.facts.scripted:
             self._contended[key] = None
             if len(self._contended) > REMEMBERED_KEYS:
                 _drop_oldest(self._contended)
 
     def expect(self, key: str, entry: Entry, got: Micros) -> None:
-        """A wake-up showed a record: a swap may go without a load, and will prove it."""
+        """Remember what a notification showed: a swap may rely on it, because it proves it."""
         if entry.fault is None:
             self._remember(key, View(entry.now, got, got, entry.record, entry.version))
 
@@ -112,18 +113,18 @@ class Observations:
             _drop_oldest(views)
 
     def forget(self, key: str) -> None:
-        """What we knew of this record is no longer so."""
+        """Forget the record of this key: it has changed."""
         self._views.pop(key, None)
 
     # --- the dead -------------------------------------------------------------------------
 
     def dead(self, key: str, now: Interval | None, m: Micros) -> Dead:
-        """Who has run out, by the store's clock or by their silence until local time `m`. Good
-        for a write, whose swap proves that nothing has changed since the record was read."""
+        """Returns who has expired, by the store's clock or by silence until local time `m`. Good
+        for a write, whose swap proves that the record has not changed since it was read."""
         return _Judge(now, m, self._observed.get(key, _NOTHING))
 
     def dead_when_asked(self, key: str, view: View) -> Dead:
-        """Who had run out already when the request for this record left. The record was read at
+        """Returns who had expired when the request for this record left. The record was read at
         some moment after that, and its clock perhaps later still: a party may have renewed
         before the reply came, so an answer without a write goes by the time of the request."""
         now = view.now
@@ -133,7 +134,7 @@ class Observations:
         return self.dead(key, now, view.sent)
 
     def dead_from(self, key: str, party: Party, now: Interval | None, got: Micros) -> Micros:
-        """The local time at which a new look can find this party dead."""
+        """Returns the local time from which on a load can find this party expired."""
         if now is not None and party.expires_at:
             soon = (now.latest - now.earliest) // 4  # a slow clock shows nothing new at once
             rest = max(soon, party.expires_at - now.earliest)
@@ -142,7 +143,7 @@ class Observations:
         return since + party.ttl + AFTER_EXPIRY
 
     def _observe(self, key: str, record: Record, now: Interval | None, got: Micros) -> None:
-        """Note whom the clock cannot judge, and since when they have been silent."""
+        """Note the parties that the clock cannot judge, and since when each was silent."""
         parties: tuple[Party, ...] = (*record.holders, *record.queue)
         silent = [
             (party.token, party.beat) for party in parties if now is None or not party.expires_at

@@ -52,14 +52,14 @@ def _repr(self: Any) -> str:
 
 
 class Discreet(Struct, frozen=True, gc=False):
-    """What knows a token and does not show it, not in a pretty-printed traceback either."""
+    """Data with a token in it that no `repr` shows, not in a pretty-printed traceback either."""
 
     __rich_repr__ = _rich_repr
     __repr__ = _repr
 
 
 class DiscreetState(Struct, eq=False):
-    """The same for what changes, and is only equal to itself."""
+    """The same for mutable state, which is only equal to itself."""
 
     __rich_repr__ = _rich_repr
     __repr__ = _repr
@@ -116,7 +116,7 @@ P = TypeVar("P", Holder, Waiter)
 
 
 def anonymous(party: P) -> P:
-    """A party to tell of, without what would let the listener act in its name."""
+    """Returns a party without its token and beat, to be shown to others."""
     return replace(party, token="", beat="")
 
 
@@ -154,7 +154,7 @@ _decoder: msgspec.json.Decoder[_Stored] | None = None
 
 
 def decode(raw: bytes | str) -> Record:
-    """The record back from JSON, or `Undecodable` with the reason."""
+    """Returns the record in a JSON text, or raises `Undecodable` with the reason."""
     global _decoder
     if _decoder is None:
         _decoder = msgspec.json.Decoder(_Stored)
@@ -168,8 +168,8 @@ def decode(raw: bytes | str) -> Record:
 
 
 def undecodable(raw: bytes | str, why: str) -> Undecodable:
-    """What to raise about a text: this, unless a later release wrote it, which may have changed
-    every field but `v`."""
+    """Returns what to raise about a text: `NewerFormat` if a later release wrote it, which may
+    have changed every field but `v`, or else `Undecodable` with this reason."""
     try:
         version = msgspec.json.decode(raw, type=_Version).v
     except UNREADABLE:
@@ -180,13 +180,13 @@ def undecodable(raw: bytes | str, why: str) -> Undecodable:
 
 
 def last_used(record: Record) -> Micros:
-    """The store's time from which on nobody can hold or want this, and at which a fence
-    that starts again at the clock is larger than the one that is here."""
+    """Returns the store's time from which on nobody can hold or wait for this, and a fence that
+    starts again at the clock is larger than the one in the record."""
     parties: tuple[Holder | Waiter, ...] = (*record.holders, *record.queue)
     ends = (max(party.expires_at, record.updated_at + party.ttl) for party in parties)
     return max((record.updated_at, record.fence, *ends))
 
 
 def droppable_at(record: Record) -> Micros:
-    """When a store may forget this record by itself: its fence is history."""
+    """Returns when a store may drop this record by itself."""
     return last_used(record) + TOMBSTONE

@@ -1,4 +1,4 @@
-"""The beats of a hold: one by one, or many in one trip.
+"""Renewing holds: one by one, or many in one trip. A renewal is called a beat.
 
 A beat that fails is the keeper's to try again, and soon.
 
@@ -30,7 +30,7 @@ STORE_IS_IN_TROUBLE = 2
 
 
 def renew_steps(observations: Observations, hold: Hold) -> Steps[None]:
-    """One beat: extend the hold, or raise `LeaseLost` because it is somebody else's."""
+    """Renew one hold, or raise `LeaseLost` because it is gone."""
     now = yield from NOW
     attempt = Attempt(hold.key, Renew(hold.token))
     verdict, view = yield from apply_steps(observations, attempt, attempt.command, now)
@@ -53,7 +53,8 @@ def _lost(hold: Hold, why: str) -> LeaseLost:
 def renew_many_steps(
     observations: Observations, holds: Sequence[Hold]
 ) -> Steps[list[HoldfastError | None]]:
-    """Many beats in one trip; each has its own outcome, and the odd ones go alone."""
+    """Renew many holds in one trip. Returns an error or None for each, in their order. What the
+    batch cannot renew is renewed by itself after it."""
     now = yield from NOW
     drawn = yield from Draw(BEAT_BYTES * len(holds))
     size = len(drawn) // len(holds)
@@ -124,7 +125,7 @@ class _Beat:
         self.trouble: HoldfastError | None = None  # what the whole batch met
 
     def prepare(self, observations: Observations, nonce: str, now: Micros) -> None:
-        """What can be renewed without a load gets its swap."""
+        """Prepare the swap, if the hold can be renewed without a load."""
         hold = self.hold
         view, stamp = observations.recall(hold.key), observations.reading.stamp(now, nonce)
         if view is None or stamp is None:
@@ -138,7 +139,7 @@ class _Beat:
     def landed(
         self, observations: Observations, outcome: object, sent: Micros, got: Micros
     ) -> None:
-        """The batch came back. What was not done is looked at on its own."""
+        """Note the outcome of the batch. A swap that was not done is left to be tried by itself."""
         if not isinstance(outcome, Swapped) or self.swap is None or self.swap.record is None:
             observations.forget(self.hold.key)
             if isinstance(outcome, Conflict):

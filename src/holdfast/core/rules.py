@@ -67,7 +67,7 @@ def nobody(party: Party) -> bool:
 
 
 def decide(command: Command, record: Record, dead: Dead, stamp: Stamp) -> Decision:
-    """What this command does to this record."""
+    """Returns what this command does to this record."""
     return _RULES[type(command)](command, record, dead, stamp)
 
 
@@ -75,13 +75,13 @@ def decide(command: Command, record: Record, dead: Dead, stamp: Stamp) -> Decisi
 
 
 def next_fence(record: Record, stamp: Stamp) -> int:
-    """Rule 3."""
+    """Returns the fence of a new grant, by rule 3."""
     reached = stamp.at if stamp.reached is None else stamp.reached
     return reached if reached > record.fence else record.fence + 1
 
 
 def fits_beside(claim: Claim | Waiter, before: Sequence[Party]) -> bool:
-    """Rule 2's table."""
+    """Whether a claim may sit beside these parties, by rule 2's table."""
     if not before:
         return True
     if claim.mode == "exclusive":
@@ -97,7 +97,7 @@ def _counts_with(claim: Claim | Waiter, party: Party) -> bool:
 
 
 def find(parties: Sequence[Any], token: str) -> Any:
-    """The party with this token, or None."""
+    """Returns the party with this token, or None."""
     for party in parties:
         if party.token == token:
             return party
@@ -105,26 +105,29 @@ def find(parties: Sequence[Any], token: str) -> Any:
 
 
 def alive(parties: tuple[Any, ...], dead: Dead) -> tuple[Any, ...]:
-    """The parties that have not run out."""
+    """Returns the parties that have not expired."""
     if not parties:
         return parties
     return tuple(party for party in parties if not dead(party))
 
 
 def without(parties: tuple[Any, ...], token: str) -> tuple[Any, ...]:
-    """The parties but the one with this token."""
+    """Returns the parties without the one that has this token."""
     if len(parties) <= 1:
         return () if parties and parties[0].token == token else parties
     return tuple(party for party in parties if party.token != token)
 
 
 def with_changed(parties: tuple[Any, ...], changed: Party) -> tuple[Any, ...]:
-    """The parties with the one of the same token replaced, in its place."""
-    return tuple(changed if party.token == changed.token else party for party in parties)
+    """Returns the parties with this one in the place of the one that has the same token."""
+    for place, party in enumerate(parties):
+        if party.token == changed.token:  # the first, should another program have written two
+            return (*parties[:place], changed, *parties[place + 1 :])
+    return parties
 
 
 def next_up(record: Record, dead: Dead) -> Wake:
-    """Whom a freed place may let in: the first in the queue and those who fit beside it.
+    """Returns whom a freed place may let in: the first in the queue, and those who fit beside it.
 
     Nobody, if they do not fit beside those who still hold: nobody else may pass them. If
     somebody before them is dead and not yet known to be, their own timers tell them.
@@ -175,18 +178,7 @@ def _grant(
     stamp: Stamp,
 ) -> Decision:
     fence = next_fence(record, stamp)
-    holder = Holder(
-        claim.token,
-        fence,
-        claim.owner,
-        claim.mode,
-        claim.ttl,
-        stamp.at,
-        stamp.expiry(claim.ttl),
-        stamp.beat,
-        claim.limit,
-        claim.note,
-    )
+    holder = claim.holder(fence, stamp.at, stamp.expiry(claim.ttl), stamp.beat)
     return Decision(
         Granted(holder, queue[:SHOWN]), Record(fence, (*holders, holder), queue, stamp.at)
     )

@@ -1,4 +1,4 @@
-"""The protocol: load, ask the rules, swap, look again, wait, time out.
+"""The protocol of one command: load, ask the rules, swap, and look again.
 
 Generators that yield effects (see `effects`) and share the suffix `_steps`. They run
 unchanged under threads, asyncio and the simulator. How they work:
@@ -30,8 +30,6 @@ from holdfast.core import rules
 from holdfast.core.commands import (
     Blocked,
     Command,
-    Evict,
-    Evicted,
     Free,
     Freed,
     Granted,
@@ -51,25 +49,19 @@ from holdfast.core.effects import (
     Swap,
 )
 from holdfast.core.events import StoreTrouble
-from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold, hold_of
+from holdfast.core.holds import NO_BEAT, Attempt
 from holdfast.core.observations import Observations, View
 from holdfast.core.records import (
     EMPTY,
     LARGEST_FENCE,
     SECOND,
-    Holder,
     Micros,
-    Record,
-    anonymous,
 )
-from holdfast.core.validity import Reading
 from holdfast.errors import (
     CorruptRecord,
     HoldfastError,
-    LeaseLost,
     Misconfigured,
     OutcomeUnknown,
-    TicketRefused,
     Unavailable,
 )
 
@@ -79,16 +71,17 @@ BEAT_BYTES = 8
 # Store trouble is tried again after a pause that doubles between these two.
 FIRST_PAUSE: Micros = 20_000
 LONGEST_PAUSE: Micros = 2 * SECOND
-# Conflicts are the progress of others; a few in a row ask for a little distance. Who only wants a
-# place in the queue keeps ever more of it: else of a thousand who come together each write lets in
-# one, and the others slow down the one whose turn it is.
+# A conflict means that another party made progress. After a few in a row we pause, and a claim that
+# only wants a place in the queue pauses longer each time: of a thousand that come together each
+# write lets in one, and the tries of the others slow down the one whose turn it is.
 CONFLICTS_AT_FULL_SPEED = 4
 MOST_DOUBLINGS = 6
-# Of a record that does not change. Two who write at once may both be refused, but not for long.
+# Refused writes of a record that does not change. Two that write at once may both be refused, but
+# not again and again.
 MOST_REFUSALS = 20
-# Who hears within this time that no answer comes was cut off: the store may answer another try.
+# If the error comes within this time, the connection broke, and another try may be answered.
 CUT_OFF_WITHIN: Micros = SECOND
-# Verdicts that come with a write: if a remembered record was stale, the write will not do.
+# Verdicts that come with a write: if the remembered record was stale, the swap is a conflict.
 _PROVEN_BY_SWAP = frozenset({Granted, Freed})
 
 
@@ -102,7 +95,7 @@ R = TypeVar("R")
 
 
 def look_steps(observations: Observations, key: str) -> Steps[View]:
-    """Load a record and remember when."""
+    """Load a record, and note it in the observations."""
     entry, sent, got = yield from Load(key)
     return _view(observations, key, entry, sent, got)
 
@@ -114,7 +107,7 @@ def _view(observations: Observations, key: str, entry: Entry, sent: Micros, got:
 
 
 def corrupt(key: str, entry: Entry) -> CorruptRecord:
-    """What to raise about a record that cannot be read."""
+    """Returns what to raise about a record that cannot be used."""
     fault = entry.fault or "its text is damaged"
     if entry.record.fence >= LARGEST_FENCE:
         fault = f"its fence {entry.record.fence} cannot grow any further"
@@ -146,7 +139,7 @@ def apply_steps(
 def _swap_steps(
     observations: Observations, attempt: Attempt, command: Command, now: Micros
 ) -> Steps[Answer]:
-    """Load, decide, swap; and again, if somebody was faster."""
+    """Load, decide and swap, again after each conflict."""
     key = attempt.key
     view = observations.recall(key)
     proven = False  # a view is proven by a reply; a recalled one only by its swap
@@ -173,7 +166,7 @@ def _swap_steps(
         record = view.record
         dead: rules.Dead = rules.nobody
         if record.holders or record.queue:
-            # A reply proves nobody's silence for longer than until it was asked for.
+            # A reply proves a party's silence only until the request for it left.
             dead = observations.dead(key, view.now, view.sent if proven else now)
         decision = rules.decide(command, record, dead, stamp)
         verdict, new = decision.verdict, decision.record
@@ -194,7 +187,7 @@ def _swap_steps(
         except OutcomeUnknown:
             attempt.doubted, attempt.expected = True, view.version
             observations.forget(key)
-            if unanswered:  # twice in a row: whoever called knows how long to go on
+            if unanswered:  # twice in a row: the caller knows how long to go on
                 raise
             unanswered = True
             view = None
@@ -225,7 +218,7 @@ def _swap_steps(
 def _script_steps(
     observations: Observations, attempt: Attempt, command: Command, now: Micros
 ) -> Steps[Answer]:
-    """The same in one trip, where the store knows the rules itself."""
+    """The same in one trip, where the store runs the rules."""
     cut_off = False
     while True:
         beat, attempt.next_beat = attempt.next_beat, ""
@@ -262,7 +255,7 @@ def worst_known_outcome(trouble: HoldfastError, attempt: Attempt) -> HoldfastErr
 
 
 def _step_back_steps(at_most: Micros) -> Steps[None]:
-    """Sleep for a random part of this."""
+    """Pause for a random part of this time."""
     drawn = yield from Draw(2)
     yield from Sleep(int(drawn, 16) * at_most >> 16)
 
@@ -273,34 +266,34 @@ def _step_back_steps(at_most: Micros) -> Steps[None]:
 def release_steps(
     observations: Observations, attempt: Attempt, now: Micros, until: Micros
 ) -> Steps[bool]:
-    """Free a hold. False: there was nothing left to free.
+    """Free a hold. Returns False if there was nothing left to free.
 
     The caller has ended the hold before, so that no beat outlives the release.
     """
     try:
         verdict, _ = yield from apply_steps(observations, attempt, attempt.command, now)
     except (Unavailable, OutcomeUnknown):
-        verdict, _ = yield from _retry_command_steps(observations, attempt, "release", until)
+        verdict, _ = yield from retry_command_steps(observations, attempt, "release", until)
     return type(verdict) is Freed or attempt.doubted
 
 
 def undo_steps(
     observations: Observations, attempts: Iterable[Attempt], until: Micros
 ) -> Steps[None]:
-    """Take out of the store whatever these attempts may have left there."""
+    """Remove from the store whatever these attempts may have left there."""
     for attempt in attempts:
         for token in attempt.leftovers():
             free = Attempt(attempt.key, Free(token), NO_BEAT)
-            yield from _retry_command_steps(observations, free, "clean up", until)
+            yield from retry_command_steps(observations, free, "clean up", until)
         attempt.touched = False
 
 
-def _retry_command_steps(
+def retry_command_steps(
     observations: Observations, attempt: Attempt, doing: str, until: Micros
 ) -> Steps[Answer]:
     """Carry out an attempt's command, again and again while the store is in trouble."""
     return (
-        yield from _retry_until_steps(
+        yield from retry_until_steps(
             lambda now: apply_steps(observations, attempt, attempt.command, now),
             attempt,
             doing,
@@ -309,10 +302,10 @@ def _retry_command_steps(
     )
 
 
-def _retry_until_steps(
+def retry_until_steps(
     make_steps: Callable[[Micros], Steps[R]], attempt: Attempt, doing: str, until: Micros
 ) -> Steps[R]:
-    """Take steps again and again while the store is in trouble."""
+    """Run steps again and again while the store is in trouble, with growing pauses."""
     pause = FIRST_PAUSE
     while True:
         now = yield from NOW
@@ -326,101 +319,3 @@ def _retry_until_steps(
         yield from Emit(StoreTrouble(attempt.key, reason, doing))
         yield from Sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE)
-
-
-# --- two parties ----------------------------------------------------------------------------
-
-
-def enter_steps(
-    observations: Observations, attempt: Attempt, care: Care, until: Micros
-) -> Steps[Hold]:
-    """Use a ticket: join a shared lease (`Renew`) or take an offered one (`Take`)."""
-    verdict, view = yield from _retry_command_steps(observations, attempt, "use a ticket", until)
-    if isinstance(verdict, Granted):
-        hold = hold_of(attempt.key, verdict, attempt.sent_at(verdict.holder.beat), care)
-        if hold.valid(view.got):
-            return hold
-    raise (yield from _refused_steps(observations, attempt.key))
-
-
-def _refused_steps(observations: Observations, key: str) -> Steps[TicketRefused]:
-    """What to raise about a ticket of no use, with who has the lock instead if that is seen."""
-    holders: tuple[Holder, ...] = ()
-    now = "the store did not say who holds it now"
-    try:
-        view = yield from look_steps(observations, key)
-    except HoldfastError:
-        pass
-    else:
-        holders = rules.alive(view.record.holders, observations.dead_when_asked(key, view))
-        owners = ", ".join(sorted({holder.owner for holder in holders}))
-        now = f"it is held by {owners} now" if holders else "nobody holds it now"
-    return TicketRefused(
-        f"The ticket for {key!r} is of no use any more: the lease was released, evicted or "
-        f"lost, or the ticket was used before; {now}. Do not start the work.",
-        key=key,
-        holders=[anonymous(holder) for holder in holders],
-    )
-
-
-def offer_steps(observations: Observations, attempt: Attempt, until: Micros) -> Steps[None]:
-    """Give a hold up for whoever brings the ticket. The caller has ended the hold before."""
-    verdict, _ = yield from _retry_command_steps(observations, attempt, "hand over", until)
-    if not isinstance(verdict, Granted):
-        raise LeaseLost(
-            f"The lease on {attempt.key!r} cannot be handed over: it is lost.", key=attempt.key
-        )
-
-
-# --- operators ------------------------------------------------------------------------------
-
-
-def evict_steps(
-    observations: Observations, key: str, fence: int | None, until: Micros
-) -> Steps[Evicted]:
-    """Throw out who holds now (or only the one with this fence); who they were.
-
-    Who is to go is settled by the first look, so that however often the word is given, nobody
-    goes who came after it, and all are told of though the answer was lost. (So is somebody who
-    went by itself between the look and the word.) A record that cannot be read is replaced by
-    an empty one, unless a later release wrote it.
-    """
-    attempt = Attempt(key, Evict(()))
-    try:
-        view = yield from _retry_until_steps(
-            lambda now: look_steps(observations, key), attempt, "evict", until
-        )
-        if view.record.fence >= LARGEST_FENCE:
-            raise corrupt(key, Entry(view.record))
-        out = tuple(h for h in view.record.holders if fence is None or h.fence == fence)
-        if out:
-            attempt.command = Evict(tuple(holder.fence for holder in out))
-            yield from _retry_command_steps(observations, attempt, "evict", until)
-    except CorruptRecord as unusable:
-        if unusable.newer:
-            raise
-        yield from _retry_until_steps(
-            lambda now: _replace_corrupt_steps(observations, attempt), attempt, "evict", until
-        )
-        return Evicted(())
-    return Evicted(out)
-
-
-def _replace_corrupt_steps(observations: Observations, attempt: Attempt) -> Steps[None]:
-    key = attempt.key
-    try:
-        entry, sent, got = yield from Load(key)
-        attempt.saw_version(entry.version)
-        if entry.newer:
-            raise corrupt(key, entry)
-        if entry.fault is None and entry.record.fence < LARGEST_FENCE:
-            return
-        observations.read_clock(Reading(entry.now, sent, got))
-        at = entry.now.latest if entry.now is not None else (yield from WALL)
-        attempt.expected = entry.version
-        yield from Swap(key, entry.version, Record(fence=at, updated_at=at), ("*",))
-    except OutcomeUnknown:
-        attempt.unsettled = True
-        raise
-    except HoldfastError as trouble:
-        raise worst_known_outcome(trouble, attempt) from trouble.__cause__

@@ -1,9 +1,10 @@
 """Waiting until nobody holds a lock, without a claim to it.
 
-Who only watches takes no place in the queue and wakes nobody up. It looks, sleeps until the
-store says that the key may have changed or until a holder may have run out, and looks again.
-A store's push tells of every release that leaves a lock free; for the rest there is a look
-now and then, ever more rarely: work that has run for an hour may be noticed a little late.
+A call that only watches takes no place in the queue and notifies nobody. It loads the record,
+waits until the store says that the key may have changed or until a holder may have expired, and
+loads again. Where the store notifies, it tells of every release that leaves a lock free. Elsewhere
+the record is loaded now and then, ever more rarely: the end of work that has run for an hour may
+be noticed a few seconds late.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from holdfast.core.steps import look_steps
 from holdfast.core.waiting import BoundedWait
 from holdfast.errors import OutcomeUnknown, Unavailable
 
-# A look again comes after this part of the time waited so far, within bounds.
+# The next load comes after this part of the time waited so far, within bounds.
 PART_OF_WAIT = 10
 LOOK_AGAIN_AT_LAST: Micros = 10 * SECOND
-# Nobody in the queue has this token, so a watcher is woken when anyone may come.
+# Nobody in the queue has this token, so a watcher is notified when anyone may be let in.
 WATCHER = "watcher"
 
 
 def wait_until_free_steps(observations: Observations, wait: BoundedWait) -> Steps[LockView]:
-    """The lock as it was seen free; `Busy` or `AcquireTimeout` if it was not in time."""
+    """Returns the lock as it was seen free, or raises `Busy` or `AcquireTimeout`."""
     while True:
         try:
             view = yield from look_steps(observations, wait.key)

@@ -1,4 +1,4 @@
-"""How long somebody waits: for a lock, and for a store in trouble meanwhile."""
+"""How long a call waits: for a lock, and for a store that is in trouble meanwhile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from holdfast.errors import AcquireTimeout, Busy, HoldfastError
 
 
 class BoundedWait(Struct, eq=False, gc=False):
-    """Where a wait stands: since when, until when, and what was told of it."""
+    """The state of a wait: since when, until when, and what was last told about it."""
 
     key: str
     owner: str
@@ -29,11 +29,11 @@ class BoundedWait(Struct, eq=False, gc=False):
 
     @property
     def ends_at(self) -> Micros | None:
-        """When the time that was given is over; None: never."""
+        """Returns when the caller's timeout is over; None: never."""
         return None if self.timeout is None else self.started + self.timeout
 
     def out_of_time(self, now: Micros) -> bool:
-        """Whether it is over."""
+        """Whether the caller's timeout is over."""
         ends_at = self.ends_at
         return ends_at is not None and now >= ends_at
 
@@ -45,7 +45,7 @@ class BoundedWait(Struct, eq=False, gc=False):
         now: Micros,
         frees_at: Micros | None,
     ) -> Waiting:
-        """What to tell whoever listens."""
+        """Returns the event to emit."""
         fences = tuple(holder.fence for holder in holders)
         news, self.told = fences != self.told, fences
         return Waiting(
@@ -76,7 +76,7 @@ class BoundedWait(Struct, eq=False, gc=False):
         self.pause = min(2 * self.pause, LONGEST_PAUSE)
 
     def not_free(self, holders: Sequence[Holder], places: int) -> Busy:
-        """What to raise when the time is over and the lock is not free."""
+        """Returns what to raise when the time is over and the lock is not free."""
         who = blocking(holders, places)
         shown = [anonymous(holder) for holder in holders]
         if self.timeout == 0:
@@ -90,7 +90,7 @@ class BoundedWait(Struct, eq=False, gc=False):
 
 
 def blocking(holders: Sequence[Holder], waiting: int) -> str:
-    """Who is in the way, for people."""
+    """Returns who is in the way, as text."""
     if not holders:
         return f"kept for the {waiting} waiting ahead"
     ahead = f", with {waiting} waiting ahead" if waiting else ""
@@ -98,5 +98,5 @@ def blocking(holders: Sequence[Holder], waiting: int) -> str:
 
 
 def names(parties: Sequence[Party]) -> str:
-    """Who they are, each once."""
+    """Returns the owners of these parties, each once, as text."""
     return ", ".join(sorted({party.owner for party in parties}))

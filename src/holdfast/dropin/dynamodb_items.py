@@ -1,12 +1,12 @@
 """The items of a DynamoDB table, for the drop-ins that keep a lock in one item.
 
-1. A write that is refused shows the item that refused it. So whoever finds a nonce of its
-   own there knows that an earlier try landed, though its reply was lost.
-2. botocore sends a request again by itself when a reply does not come, and tells so only
-   in the metadata. Then the answer is `doubted`: the first try may have been carried out.
-3. Every reply tells the service's time in its `Date` header, to the second. (The real
-   service and moto do so, DynamoDB Local does not.) It is carried on by our own monotonic
-   clock, as `holdfast.core.validity` describes.
+1. A refusal of a write shows the item that is there. A client that finds its own nonce in it
+   knows that an earlier attempt was carried out, although its reply was lost.
+2. botocore sends a request again by itself when a reply does not come, and reports that only in
+   the metadata. Then the answer is `doubted`: the first attempt may have been carried out.
+3. Every reply contains the service's time, in whole seconds, in its `Date` header. (Old versions
+   of DynamoDB Local do not send it.) Between replies our monotonic clock carries it on, as
+   `holdfast.core.validity` describes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from botocore.exceptions import ClientError
 from holdfast.core.records import SECOND, Micros
 from holdfast.core.validity import RATE, Reading
 from holdfast.runtime import clock
-from holdfast.stores.dynamodb.clock import HeaderClock
 from holdfast.stores.dynamodb.errors import CONDITION_FAILED, code_of, was_retried
+from holdfast.stores.dynamodb.header_clock import HeaderClock
 
 Item = dict[str, Any]
 
@@ -33,14 +33,14 @@ _plain = TypeDeserializer().deserialize
 
 
 class Condition(NamedTuple):
-    """What must be true of the item for a write to be done."""
+    """What must be true of the item for a write to be carried out."""
 
     expression: str
     names: Mapping[str, str] = {}
     values: Mapping[str, Any] = {}
 
     def request(self) -> dict[str, Any]:
-        """As arguments of a request; empty ones must be left out."""
+        """Returns the arguments of a request, without empty ones."""
         parts = {
             "ConditionExpression": self.expression,
             "ExpressionAttributeNames": dict(self.names),
@@ -50,7 +50,7 @@ class Condition(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What became of a write; if it was refused, by which item (None: there is none)."""
+    """What became of a write. If it was refused: the item that is there (None: there is none)."""
 
     done: bool
     item: Item | None = None
@@ -58,8 +58,8 @@ class Answer(NamedTuple):
 
 
 class ServiceClock:
-    """The service's time as far as its replies tell, carried on for as long as it takes: each
-    second since then adds a little doubt, and no more."""
+    """The service's time by its last reply, carried on by our clock for as long as it takes: each
+    second since then adds a little doubt."""
 
     def __init__(self) -> None:
         self._header = HeaderClock(CLOCK_MARGIN)
@@ -67,7 +67,7 @@ class ServiceClock:
         self._asked = False
 
     def hear(self, metadata: Mapping[str, Any], sent: Micros) -> None:
-        """A reply came to a request that was sent at this moment."""
+        """Read the time in a reply to a request that was sent at `sent`."""
         self._asked = True
         now = self._header.read(metadata.get("HTTPHeaders", {}))
         if now is not None:
@@ -75,12 +75,12 @@ class ServiceClock:
 
     @property
     def unknown(self) -> bool:
-        """Whether it is worth a request to learn the time: there was none, or long ago."""
+        """Whether a request should be made to learn the time: there was none yet, or long ago."""
         reading = self._reading
         return not self._asked or (reading is not None and reading.at(clock.monotonic()) is None)
 
     def latest(self) -> Micros | None:
-        """What it shows at most; None if no reply ever told."""
+        """Returns the latest that the service's clock may show; None if no reply told the time."""
         reading = self._reading
         if reading is None or reading.now is None:
             return None
@@ -88,7 +88,7 @@ class ServiceClock:
         return reading.now.latest + elapsed + elapsed // RATE + 1
 
     def earliest(self) -> Micros | None:
-        """What it has surely reached; None if no reply ever told."""
+        """Returns what the service's clock has surely reached; None if no reply told the time."""
         reading = self._reading
         if reading is None or reading.now is None:
             return None
@@ -108,13 +108,13 @@ class Items:
         self.clock = ServiceClock()
 
     def get(self, key: Mapping[str, str]) -> Item | None:
-        """The item with this key, as of now."""
+        """Returns the item with this key, by a consistent read."""
         reply = self._ask(self._client.get_item, Key=dict(key), ConsistentRead=True)
         item: Item | None = reply.get("Item")
         return item
 
     def put(self, key: Mapping[str, str], item: Item, condition: Condition) -> Answer:
-        """Write an item in place of what is there."""
+        """Write an item, replacing the one that is there."""
         return self._write(self._client.put_item, key, condition, Item={**item, **key})
 
     def update(self, key: Mapping[str, str], change: str, condition: Condition) -> Answer:
@@ -128,7 +128,7 @@ class Items:
         return self._write(self._client.delete_item, key, condition, Key=dict(key))
 
     def deletes_expired(self, attribute: str) -> bool:
-        """Whether DynamoDB itself removes an item once the time in this attribute is over."""
+        """Whether DynamoDB deletes an item once the time in this attribute is over."""
         found = self._ask(self._client.describe_time_to_live)["TimeToLiveDescription"]
         return bool(
             found.get("TimeToLiveStatus") == "ENABLED" and found["AttributeName"] == attribute
@@ -157,7 +157,8 @@ class Items:
         return reply
 
     def _looked_up(self, key: Mapping[str, str]) -> Item | None:
-        """Who may write and not read has a server that shows the item, if there is one."""
+        """Returns the item, for servers that do not show it. A client that may not read has a newer
+        server, which does: then there is none."""
         try:
             return self.get(key)
         except ClientError as error:
@@ -166,5 +167,5 @@ class Items:
             return None
 
     def _shown(self, error: ClientError) -> Item | None:
-        """The item that comes with a refusal, if the server is young enough and there is one."""
+        """Returns the item that comes with a refusal, from servers that send it."""
         return {name: _plain(value) for name, value in error.response.get("Item", {}).items()}

@@ -1,1 +1,1 @@
-"""Where events go: the log here; other sinks are modules of their own, loaded when used."""
+"""Sinks for events: the log, and others in modules of their own, loaded when used."""

@@ -1,4 +1,4 @@
-"""Events as log lines that an operator can use, with the details in `extra`."""
+"""The sink that writes events to the log, for operators. The details are in `extra`."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ logger = logging.getLogger("holdfast")
 
 
 def log_event(event: events.Event) -> None:
-    """Write one event to the log; a line that nobody reads is not made."""
+    """Write one event to the log. The line is only made if its level is enabled."""
     level = _level(event)
     if level and logger.isEnabledFor(level):
         logger.log(level, "%s", printable(_describe(event)), extra=_extra(event))
 
 
 def printable(text: str) -> str:
-    """Text by others, without what could move the cursor or forge a line."""
+    """Returns text of others with control characters escaped: they could move the cursor or forge a
+    line of the log."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def duration(span: Micros) -> str:
-    """A span of time for people."""
+    """Returns a span of time in words."""
     seconds = span / SECOND
     if seconds < 0.9995:
         return f"{seconds * 1000:.0f} ms"
@@ -52,7 +53,7 @@ _TRIED = {"use a ticket": "use the ticket for lock", "clean up": "clean up behin
 
 def _level(event: events.Event) -> int:
     match event:
-        case events.Started() | events.GaveUp():  # whoever asked is told by the call itself
+        case events.Started() | events.GaveUp():  # the call itself reports these
             return 0
         case events.Waiting(news=news):
             return logging.WARNING if news else 0

@@ -27,12 +27,11 @@ class Sinks:
         self._sinks: tuple[Sink, ...] = (log_event, *sinks)
 
     def listening(self) -> bool:
-        """Whether somebody wants to know of what happens every day: events of ordinary work are
-        not even made for nobody."""
+        """Whether anybody receives the events of ordinary work. If not, they are not even made."""
         return self._others or logger.isEnabledFor(logging.INFO)
 
     def emit(self, event: Event) -> None:
-        """Tell all of them."""
+        """Pass the event to every sink."""
         for sink in self._sinks:
             try:
                 sink(event)

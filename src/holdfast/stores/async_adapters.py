@@ -1,4 +1,4 @@
-"""asyncio faces for stores that are written for threads."""
+"""asyncio faces for stores that are written for threads, and what their cancellation needs."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def drain(future: asyncio.Future[R], seconds: float) -> bool:
 
 
 async def finish(call: Coroutine[Any, Any, R]) -> R:
-    """A cancelled call goes on until it is done, so that whoever undoes it comes after."""
+    """Run `call` to its end even if we are cancelled, so that what undoes it comes after it."""
     task = asyncio.ensure_future(call)
     try:
         return await asyncio.shield(task)
@@ -109,7 +109,7 @@ async def finish(call: Coroutine[Any, Any, R]) -> R:
 async def wait_for_notify(
     store: NotifyingStore, key: str, version: Version, token: str, at_most: Micros
 ) -> Entry | None:
-    """Sleep until the store rings, without a thread."""
+    """Wait until the store notifies or the time is over, without a thread."""
     loop, notified = asyncio.get_running_loop(), asyncio.Event()
 
     def notify() -> None:
@@ -128,7 +128,7 @@ async def wait_for_notify(
 
 
 class InlineStore(AsyncStore):
-    """For a store whose calls never block: they are made in place."""
+    """For a store whose calls never block: they are made on the event loop."""
 
     def __init__(self, store: NotifyingStore) -> None:
         self._store = store

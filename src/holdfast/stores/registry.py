@@ -19,7 +19,7 @@ ENTRY_POINTS = "holdfast.stores"
 BUILT_IN: dict[str, str] = {
     "dynamodb": "holdfast.stores.dynamodb:DynamoDBStore",
     "az": "holdfast.stores.blob.store:BlobStore",
-    "file": "holdfast.stores.blob.directory:DirectoryStore",
+    "file": "holdfast.stores.directory.store:DirectoryStore",
     "gs": "holdfast.stores.blob.store:BlobStore",
     "memory": "holdfast.stores.memory:MemoryStore",
     "mysql": "holdfast.stores.sql:SQLStore",

@@ -1,13 +1,13 @@
-"""Looking for an answer before sleeping for it.
+"""Spinning for a reply for a moment before blocking for it.
 
-Whoever sleeps for an answer has to be woken, and on a machine with little else to do its
-processor has to wake up first: that can take longer than the whole trip to a server near by.
-So a thread that has asked looks by itself for a moment, and only then goes to sleep.
+A thread that blocks for a reply has to be woken, and on an idle machine its processor has to
+wake up first: that can take longer than the whole trip to a nearby server. So a thread that has
+sent a request polls its socket for a moment, and only then blocks.
 
-That would be a waste where the moment is too short, because the server is far away or the
-machine is busy: after a look in vain the next ones are left out, twice as many each time. And
-it would be in the way of others: nobody looks beside other threads that work with the same
-store, nor while locks have to be waited for, as their holders may need this processor.
+Spinning is wasted where the moment is too short, because the server is far away or the machine is
+busy: after a spin in vain the next ones are left out, twice as many each time. And spinning must
+not slow others down: a thread spins only if no other thread waits for a reply of the same
+store, and not shortly after a wait for a lock, whose holder may need this processor.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import select
 from collections.abc import Callable, Sequence
 from time import monotonic
 
-# So many looks in a row are left out at most.
+# At most so many spins in a row are left out.
 MOST_LEFT_OUT = 1023
 
-# After a wait for a lock nobody looks for so long.
+# After a wait for a lock no thread of this process spins for so long.
 REST_S = 0.1
 
 Poll = Callable[[int], Sequence[object]]
 
 
 def poll_of(fileno: int) -> Poll | None:
-    """What says whether there is something to read, if it can be asked.
+    """Returns a function that polls this descriptor, or None where threads must not spin.
 
-    Not on Windows; and not under gevent or eventlet, which may come after us: there other tasks
-    would stand still."""
+    There is no poll() on Windows. Under gevent or eventlet, which may patch after we are imported,
+    a spinning thread would stop all other tasks."""
     if not hasattr(select, "poll") or select.poll.__module__ != "select":
         return None
     poller = select.poll()
@@ -38,7 +38,7 @@ def poll_of(fileno: int) -> Poll | None:
 
 
 def rest() -> None:
-    """A lock had to be waited for: in this process nobody looks for a while."""
+    """Stop spinning in this process for a while, because a lock had to be waited for."""
     global _resting_until
     _resting_until = monotonic() + REST_S
 
@@ -47,7 +47,7 @@ _resting_until = 0.0
 
 
 class SpinWait:
-    """At the answers of one server. `alone` says whether nobody else waits for one."""
+    """Spins for the replies of one server. `alone` says whether no other thread waits for one."""
 
     __slots__ = ("_alone", "_left_out", "_moment_s", "_to_leave_out")
 
@@ -58,7 +58,7 @@ class SpinWait:
         self._to_leave_out = 1  # after the next one in vain
 
     def look(self, poll: Poll | None) -> None:
-        """Return when there is something to read, or after a moment."""
+        """Spin until there is something to read, or for a moment; or not at all."""
         if self._left_out:
             self._left_out -= 1
         elif poll is not None and self._alone() and (now := monotonic()) > _resting_until:

@@ -6,7 +6,7 @@ from typing import Any
 
 import obstore
 
-from holdfast.dropin.mops_lock.slots import join
+from holdfast.dropin.mops_lock.lease_file import join
 from holdfast.stores.blob.store import BlobStore
 from holdfast.stores.registry import open_store
 from holdfast.stores.url import parse
@@ -31,7 +31,7 @@ class Blobs:
         """The bucket, and the path of an object in it."""
         store = open_store(uri)
         assert isinstance(store, BlobStore)
-        return store.place.store, parse(uri).path.strip("/")
+        return store.bucket.store, parse(uri).path.strip("/")
 
 
 def register() -> None:

@@ -14,30 +14,30 @@ import pytest
 
 from holdfast.dropin import mops_lock as lease
 from holdfast.dropin.mops_lock import acquiring
-from holdfast.dropin.mops_lock.slots import Found, Slot, open_slot
+from holdfast.dropin.mops_lock.lease_file import Found, LeaseFile, open_lease_file
 from holdfast.errors import CorruptRecord, HoldfastError, OutcomeUnknown, Unavailable
 from tests.dropin.mops_lock.lab import LONG, SHORT, Folder, race
 from tests.helpers import until
 
 
 class Faulty:
-    """A slot that fails on cue: before a write, or after it."""
+    """A file that fails on cue: before a write, or after it."""
 
-    def __init__(self, slot: Slot) -> None:
-        self.uri, self.compares = slot.uri, slot.compares
-        self.lease_dir_uri = slot.lease_dir_uri
-        self._slot = slot
+    def __init__(self, file: LeaseFile) -> None:
+        self.uri, self.compares = file.uri, file.compares
+        self.lease_dir_uri = file.lease_dir_uri
+        self._file = file
         self.away = False
         self.lose_replies = 0
         self.failed = 0
 
     def read(self) -> Found | None:
         self._check()
-        return self._slot.read()
+        return self._file.read()
 
     def swap(self, version: Any | None, body: bytes) -> Any | None:
         self._check()
-        done = self._slot.swap(version, body)
+        done = self._file.swap(version, body)
         if self.lose_replies:
             self.lose_replies -= 1
             raise OutcomeUnknown("the reply was lost")
@@ -57,17 +57,17 @@ def got(acquired: Any) -> Any:
 
 def faulty(acquired: Any) -> Faulty:
     """Let this lease's store fail from now on."""
-    acquired._slot = Faulty(acquired._slot)
-    slot: Faulty = acquired._slot
-    return slot
+    acquired._file = Faulty(acquired._file)
+    file: Faulty = acquired._file
+    return file
 
 
 @pytest.fixture
 def fault(monkeypatch: pytest.MonkeyPatch, folder: Folder) -> Faulty:
     """The store of those who acquire from now on."""
-    slot = Faulty(open_slot(folder.uri))
-    monkeypatch.setattr(acquiring, "open_slot", lambda uri: slot)
-    return slot
+    file = Faulty(open_lease_file(folder.uri))
+    monkeypatch.setattr(acquiring, "open_lease_file", lambda uri: file)
+    return file
 
 
 # --- stale parties --------------------------------------------------------------------------
@@ -175,17 +175,17 @@ def test_failures_are_tried_again(folder: Folder, caplog: pytest.LogCaptureFixtu
     """A store that is away, for longer than the lease lasts, does not end the maintenance;
     that is logged, and the lease goes on if nobody took it."""
     acquired = got(lease.acquire(folder.uri, expire=SHORT))
-    slot = faulty(acquired)
+    file = faulty(acquired)
     release = lease.add_lease_to_maintenance_daemon(acquired)
-    slot.away = True
+    file.away = True
     with caplog.at_level(logging.WARNING, "holdfast"):
         until(lambda: "Trying on" in caplog.text)
-        failures = slot.failed
-        until(lambda: slot.failed > failures)
+        failures = file.failed
+        until(lambda: file.failed > failures)
     assert "the store is away" in caplog.text
     assert not acquired.lost.is_set()
     stale = folder.read()["write_count"]
-    slot.away = False
+    file.away = False
     until(lambda: folder.read()["write_count"] > stale)
     release()
     assert folder.writer() == ""
@@ -201,7 +201,7 @@ def test_one_failing_lease_costs_no_other(folder: Folder, tmp_path: Any) -> None
     other.file = tmp_path / "well" / "lock.json"
     first = other.read()["write_count"]
     until(lambda: other.read()["write_count"] > first + 3)
-    sick._slot.away = False
+    sick._file.away = False
     for release in releases:
         release()
 
@@ -249,18 +249,18 @@ def test_a_loss_is_told(folder: Folder, caplog: pytest.LogCaptureFixture) -> Non
 def test_release_waits_for_a_maintain_under_way(folder: Folder) -> None:
     """What is maintained last is not written over the release."""
     acquired = got(lease.acquire(folder.uri, expire=LONG))
-    slot, began, go_on = acquired._slot, threading.Event(), threading.Event()
+    file, began, go_on = acquired._file, threading.Event(), threading.Event()
 
     class Slow:
-        uri = slot.uri
-        read = slot.read
+        uri = file.uri
+        read = file.read
 
         def swap(self, version: Any, body: bytes) -> Any:
             began.set()
             go_on.wait(20)
-            return slot.swap(version, body)
+            return file.swap(version, body)
 
-    acquired._slot = Slow()
+    acquired._file = Slow()
     with ThreadPoolExecutor(2) as pool:
         maintaining = pool.submit(acquired.maintain)
         assert began.wait(20)

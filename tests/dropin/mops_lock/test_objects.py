@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import BadURL, CorruptRecord, Misconfigured, OutcomeUnknown, Unavailable
 from holdfast.dropin import mops_lock as lease
-from holdfast.dropin.mops_lock.slots import join
+from holdfast.dropin.mops_lock.lease_file import join
 from holdfast.stores.blob.store import BlobStore
 from holdfast.stores.registry import open_store
 from tests.conformance.blob_targets import azure_url, s3_url
@@ -38,17 +38,17 @@ class Bucket:
         self.uri = join(memo, "lock")
         store = open_store(memo)
         assert isinstance(store, BlobStore)
-        self._place = store.place
+        self._bucket = store.bucket
 
     def read(self) -> dict[str, Any]:
         """The object as it is."""
-        raw = obstore.get(self._place.store, self._place.path("lock/lock.json")).bytes()
+        raw = obstore.get(self._bucket.store, self._bucket.path("lock/lock.json")).bytes()
         contents: dict[str, Any] = json.loads(bytes(raw))
         return contents
 
     def write(self, body: bytes) -> None:
         """Whatever was there."""
-        obstore.put(self._place.store, self._place.path("lock/lock.json"), body)
+        obstore.put(self._bucket.store, self._bucket.path("lock/lock.json"), body)
 
 
 @pytest.fixture(params=MEMOS)
@@ -153,7 +153,7 @@ def test_the_address_of_mops() -> None:
     assert lease.acquire(join(adls, "lock"), expire=LONG) is not None
     store = open_store(memo)
     assert isinstance(store, BlobStore)
-    found = obstore.get(store.place.store, store.place.path("a b+%20c/lock/lock.json"))
+    found = obstore.get(store.bucket.store, store.bucket.path("a b+%20c/lock/lock.json"))
     assert json.loads(bytes(found.bytes()))["expire_s"] == 60
 
 

@@ -26,13 +26,13 @@ def _a_keeper_that_stops_after_one_failed_beat() -> Iterator[Patches]:
 
 @mutant(100)
 def _a_keeper_that_tells_no_loss_while_a_beat_hangs() -> Iterator[Patches]:
-    original = keeper.Keeper._ring
+    original = keeper.Keeper._fire
 
-    def ring(self: keeper.Keeper, kept: Any, now: int, due: Any) -> None:
+    def fire(self: keeper.Keeper, kept: Any, now: int, due: Any) -> None:
         if not kept.beating:
             original(self, kept, now, due)
 
-    yield patch.object(keeper.Keeper, "_ring", ring)
+    yield patch.object(keeper.Keeper, "_fire", fire)
 
 
 @mutant(100)

@@ -28,9 +28,9 @@ from holdfast.errors import (
     Unavailable,
 )
 from holdfast.stores.base import Store
-from holdfast.stores.blob.directory import DirectoryStore
 from holdfast.stores.blob.names import key_of, name_of
 from holdfast.stores.blob.store import BlobStore
+from holdfast.stores.directory.store import DirectoryStore
 from holdfast.stores.registry import open_store
 from tests.conformance.blob_targets import gcs_url
 from tests.engines.azurite import ACCOUNT_KEY
@@ -136,7 +136,7 @@ def test_odd_prefixes(bucket_url: str, prefix: str) -> None:
     assert [key for key, _ in store.scan("", None, 10).entries] == ["../k"]
     assert (store.load("../k")).record.fence == 1
     outer = base.partition("://")[2].partition("/")[2]
-    paths = [meta["path"] for chunk in obstore.list(store.place.store, outer) for meta in chunk]
+    paths = [meta["path"] for chunk in obstore.list(store.bucket.store, outer) for meta in chunk]
     inner = prefix.replace("%2F", "/")
     assert paths
     assert all(path.startswith((f"{outer}/{prefix}/", f"{outer}/{inner}/")) for path in paths)
@@ -228,14 +228,14 @@ class _Raw:
 
     def __setitem__(self, name: str, body: bytes) -> None:
         if isinstance(self._store, BlobStore):
-            obstore.put(self._store.place.store, self._store.place.path(name), body)
+            obstore.put(self._store.bucket.store, self._store.bucket.path(name), body)
         else:
             (self._store.path / name).write_bytes(body)
 
     def __getitem__(self, name: str) -> bytes:
         if isinstance(self._store, BlobStore):
-            path = self._store.place.path(name)
-            return bytes(obstore.get(self._store.place.store, path).bytes())
+            path = self._store.bucket.path(name)
+            return bytes(obstore.get(self._store.bucket.store, path).bytes())
         return (self._store.path / name).read_bytes()
 
 
@@ -374,4 +374,4 @@ def test_upper_case_in_a_bucket() -> None:
     """Old buckets on S3 may have it, and the one in lower case is somebody else's."""
     store = open_store("s3://Old-Bucket/locks?region=us-east-1&access_key_id=a&secret_access_key=b")
     assert isinstance(store, BlobStore)
-    assert store.place.store.config["bucket"] == "Old-Bucket"
+    assert store.bucket.store.config["bucket"] == "Old-Bucket"

@@ -295,6 +295,22 @@ def test_a_file_server_that_fails_at_the_last_step(
     assert store.load("k").record.fence == 7
 
 
+def test_a_rename_that_was_sent_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first was done and its answer lost; the second finds no file. That is unknown."""
+    store = open_store(f"file://{tmp_path}")
+    usual: Any = os.replace
+
+    def twice(*what: Any) -> None:
+        usual(*what)
+        usual(*what)
+
+    monkeypatch.setattr(os, "replace", twice)
+    with pytest.raises(OutcomeUnknown):
+        store.swap("k", None, Record(7))
+    monkeypatch.undo()
+    assert store.load("k").record.fence == 7
+
+
 def test_a_file_server_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its error is told in our words, and the file is not kept open."""
     store = open_store(f"file://{tmp_path}")

@@ -6,8 +6,8 @@ import gc
 import tracemalloc
 from pathlib import Path
 
-from holdfast.stores.blob.directory import DirectoryStore
 from holdfast.stores.blob.names import name_of
+from holdfast.stores.directory.store import DirectoryStore
 
 FEW, MANY, PAGE = 100, 5000, 10
 

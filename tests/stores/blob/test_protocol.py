@@ -13,19 +13,20 @@ from obstore.store import MemoryStore
 import holdfast
 from holdfast.core.contract import Conflict, Swapped
 from holdfast.core.records import EMPTY, Holder, Record
+from holdfast.stores.blob.bucket import Bucket
 from holdfast.stores.blob.requests import Found, Get, Head, Missing, Pause, Put, Written
 from holdfast.stores.blob.store import BlobStore
-from holdfast.stores.blob.wire import Place, Wire
+from holdfast.stores.blob.transport import Transport
 from holdfast.stores.registry import open_store
 
 TTL = 5_000_000
 
 
-class Counting(Wire):
+class Counting(Transport):
     """Remembers what was asked for."""
 
-    def __init__(self, place: Place) -> None:
-        super().__init__(place)
+    def __init__(self, bucket: Bucket) -> None:
+        super().__init__(bucket)
         self.asked: list[Any] = []
 
     def _answer(self, request: Any) -> Any:
@@ -44,28 +45,28 @@ def counting(memory: MemoryStore, **options: Any) -> tuple[BlobStore, Counting]:
     """A store, and what it asks for."""
     store = open_store(memory, **options)
     assert isinstance(store, BlobStore)
-    wire = store._wire = Counting(store.place)
-    return store, wire
+    transport = store._transport = Counting(store.bucket)
+    return store, transport
 
 
 def test_requests() -> None:
     """2 requests to acquire cold, 1 warm, 1 to release; a takeover 2 more to read the clock."""
     memory = MemoryStore()
-    store, wire = counting(memory)
+    store, transport = counting(memory)
     with holdfast.connect(store) as locks:
         locks.acquire("k").release()
-    store, wire = counting(memory)
+    store, transport = counting(memory)
     with holdfast.connect(store) as locks:
         lease = locks.acquire("k", ttl=60)
-        assert wire.taken() == {"Get": 1, "Put": 1}
+        assert transport.taken() == {"Get": 1, "Put": 1}
         lease.renew()
-        assert wire.taken() == {"Put": 1}
+        assert transport.taken() == {"Put": 1}
         lease.release()
-        assert wire.taken() == {"Put": 1}
+        assert transport.taken() == {"Put": 1}
         locks.acquire("k").release()
-        assert wire.taken() == {"Put": 2}
+        assert transport.taken() == {"Put": 2}
         locks.acquire("k", ttl=60)
-        wire.taken()
+        transport.taken()
         other, theirs = counting(memory)
         with holdfast.connect(other) as fresh:
             assert fresh.try_acquire("k") is None
@@ -90,25 +91,25 @@ def test_expiry_counts_from_the_write() -> None:
     assert entry.now is not None
     assert entry.now.earliest < party.expires_at <= entry.now.latest + TTL
     assert store.load("k").record == entry.record
-    other, _ = counting(store.place.store)
+    other, _ = counting(store.bucket.store)
     assert other.load("k").record == entry.record
 
 
 def test_a_later_write_does_not_prolong() -> None:
     """Our next write to the same record moves its time, and nobody else's expiry with it."""
-    store, wire = counting(MemoryStore())
+    store, transport = counting(MemoryStore())
     first = store.swap("k", None, Record(1, (holder("a", "1"),)))
     assert isinstance(first, Swapped)
-    (before,) = counting(store.place.store)[0].load("k").record.holders
-    wire.taken()
+    (before,) = counting(store.bucket.store)[0].load("k").record.holders
+    transport.taken()
     version = first.version
     for beat in ("2", "3"):
         record = Record(1, (holder("a", "1"), holder("b", beat)))
         outcome = store.swap("k", version, record)
         assert isinstance(outcome, Swapped)
         version = outcome.version
-    assert wire.taken() == {"Head": 1, "Put": 2}
-    one, two = counting(store.place.store)[0].load("k").record.holders
+    assert transport.taken() == {"Head": 1, "Put": 2}
+    one, two = counting(store.bucket.store)[0].load("k").record.holders
     assert one.expires_at == before.expires_at
     assert two.expires_at > one.expires_at
 
@@ -169,7 +170,7 @@ def test_equal_records_have_unlike_bodies() -> None:
 def test_the_last_writer_wins() -> None:
     """Without conditions a write is read back after a while; who was not the last is told."""
     memory = MemoryStore()
-    store, wire = counting(memory, protocol="last-writer")
+    store, transport = counting(memory, protocol="last-writer")
     assert not store.facts.linearizable
     assert "Last writer" in " ".join(store.facts.caveats)
     calls = store.protocol.swap_calls("k", None, Record(1))
@@ -186,10 +187,10 @@ def test_the_last_writer_wins() -> None:
             assert isinstance(next(body), Get)
             write = body.send(Missing())
             assert isinstance(write, Put)
-            rival._wire._answer(write)
+            rival._transport._answer(write)
             answer = False
         else:
-            answer = wire._answer(request)
+            answer = transport._answer(request)
     assert isinstance(outcome, Conflict)
     assert outcome.entry.record.fence == 2
 

@@ -59,7 +59,9 @@ class Lab:
 
 def item(store: DynamoDBStore, key: str) -> dict[str, Any]:
     """What is stored under a key, as DynamoDB shows it."""
-    return store.table.get(key)[0] or {}
+    asked = {"Key": store.protocol.codec.key(key), "ConsistentRead": True}
+    found: dict[str, Any] = store.transport.call("get_item", "reading", **asked).get("Item", {})
+    return found
 
 
 def count_requests(client: Any) -> list[str]:

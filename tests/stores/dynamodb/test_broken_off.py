@@ -38,7 +38,7 @@ BREAKS = {
 @pytest.fixture
 def table(lab: Lab) -> str:
     """A table that is there."""
-    return lab.store().table.name
+    return lab.store().options.table
 
 
 def failure(url: str) -> HoldfastError:

@@ -19,7 +19,7 @@ PROCESSES, TIMES = 8, 50
 def test_no_increment_is_lost(lab: Lab, tmp_path: Path) -> None:
     """8 processes count up 50 times each, and no fence is given out twice."""
     store = lab.store()
-    url = lab.url(store.table.name, poll_s=0.05)
+    url = lab.url(store.options.table, poll_s=0.05)
     counter = tmp_path / "count"
     counter.write_text("0")
     command = [sys.executable, "-m", "tests.stores.dynamodb.test_crowd", url, str(counter)]

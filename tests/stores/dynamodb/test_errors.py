@@ -152,7 +152,7 @@ def test_unprocessed_keys_are_not_taken_for_missing() -> None:
     """A look that was cut short says nothing about the keys that it left out."""
     cut_short = json.dumps({"Responses": {}, "UnprocessedKeys": {"locks": {"Keys": []}}})
     with answering((200, "", cut_short)) as store, pytest.raises(Unavailable, match="capacity"):
-        store.table.entries(["k"])
+        store.transport.run(store.protocol.entries_calls(["k"]))
 
 
 # --- bad input ------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def test_wrong_key_schema(lab: Lab, schema: str) -> None:
     """A table with another primary key is refused, by setup and in use."""
     keys, table = SCHEMAS[schema], lab.new_table()
     store = lab.open(table)
-    store.table.client.create_table(
+    store.transport.client.create_table(
         TableName=table,
         BillingMode="PAY_PER_REQUEST",
         AttributeDefinitions=[
@@ -242,7 +242,7 @@ def test_table_of_another_region() -> None:
     with Moto() as server:
         assert isinstance(server, Moto)
         lab = Lab(server.endpoint)
-        table = lab.store().table.name
+        table = lab.store().options.table
         store = lab.open(table, region="us-east-1")
         with pytest.raises(TableMissing, match=r"us-east-1.*region="):
             store.load("k")
@@ -307,7 +307,9 @@ def test_printed_policy_is_enough_and_needed() -> None:
         policy = json.loads(printed[printed.index("{") : printed.index("# --- CloudFormation")])
         using, setting_up = policy["Statement"]
         for statement in (using, setting_up):
-            assert statement["Resource"] == f"arn:aws:dynamodb:eu-west-1:*:table/{store.table.name}"
+            assert (
+                statement["Resource"] == f"arn:aws:dynamodb:eu-west-1:*:table/{store.options.table}"
+            )
             statement["Resource"] = "*"  # moto knows no other
         users = {
             name: user(server, name, statements)
@@ -315,7 +317,7 @@ def test_printed_policy_is_enough_and_needed() -> None:
         }
         enforce(server)
         stores = {
-            name: lab.open(store.table.name, made, endpoint_url=server.endpoint)
+            name: lab.open(store.options.table, made, endpoint_url=server.endpoint)
             for name, made in users.items()
         }
         with Locks(stores["a"], ttl=60) as a, Locks(stores["b"], ttl=60) as b:

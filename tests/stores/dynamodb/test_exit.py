@@ -47,7 +47,7 @@ next(pending)
 @pytest.mark.parametrize("last", LAST.values(), ids=LAST)
 def test_released_at_the_very_end(lab: Lab, last: str) -> None:
     """Nothing is printed, and the lock is free."""
-    url = lab.url(lab.store().table.name)
+    url = lab.url(lab.store().options.table)
     program = f"import holdfast\nlocks = holdfast.connect({url!r})\n{last}"
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

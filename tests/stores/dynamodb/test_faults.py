@@ -46,7 +46,7 @@ def through(lab: Lab, proxy: Proxy, table: str, **options: Any) -> DynamoDBStore
 
 def test_reset_after_a_write(any_lab: Lab) -> None:
     """A write whose reply is reset is unknown; it was done, and a load finds it."""
-    table = any_lab.store().table.name
+    table = any_lab.store().options.table
     with behind(any_lab) as proxy:
         store = through(any_lab, proxy, table)
         store.load("k")
@@ -62,7 +62,7 @@ def test_reset_after_a_write(any_lab: Lab) -> None:
 @pytest.mark.parametrize("whose", ["ours", "the application's"])
 def test_half_a_reply(any_lab: Lab, whose: str) -> None:
     """A reply that breaks off is none: botocore takes half a record for no record at all."""
-    table = any_lab.store().table.name
+    table = any_lab.store().options.table
     written = any_lab.open(table).swap("k", None, Record(7))
     assert isinstance(written, Swapped)
     with behind(any_lab) as proxy:
@@ -82,7 +82,7 @@ def test_half_a_reply(any_lab: Lab, whose: str) -> None:
 
 def test_reply_that_is_no_tls(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write whose reply is damaged is unknown, and not for a lack of trust undone."""
-    table = lab.store().table.name
+    table = lab.store().options.table
     certificate = new_certificate(tmp_path)
     monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate.public))
     with TLSFront(int(lab.endpoint.rpartition(":")[2]), certificate) as front:
@@ -108,7 +108,7 @@ def test_certificate_that_is_not_trusted(lab: Lab, tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["drop requests", "drop replies"])
 def test_no_answer(lab: Lab, mode: Mode) -> None:
     """A request that is never answered ends after the time allowed, as unknown."""
-    table = lab.store().table.name
+    table = lab.store().options.table
     with behind(lab) as proxy:
         store = through(lab, proxy, table, timeout_s=0.5)
         store.load("k")
@@ -120,7 +120,7 @@ def test_no_answer(lab: Lab, mode: Mode) -> None:
 
 def test_stale_connections_are_replaced(lab: Lab) -> None:
     """A read on a connection that broke meanwhile works, without an error."""
-    table = lab.store().table.name
+    table = lab.store().options.table
     with behind(lab) as proxy:
         store = through(lab, proxy, table)
         for _ in range(3):
@@ -133,7 +133,7 @@ def test_stale_connections_are_replaced(lab: Lab) -> None:
 @pytest.mark.parametrize("face", ["sync", "async"])
 def test_lease_through_lost_replies(any_lab: Lab, face: str) -> None:
     """Acquire and release end well though replies get lost on the way."""
-    table = any_lab.store().table.name
+    table = any_lab.store().options.table
     with behind(any_lab) as proxy, Locks(any_lab.open(table)) as other:
         store = through(any_lab, proxy, table)
         if face == "sync":
@@ -202,7 +202,7 @@ class Twice:
 
 def test_own_write_is_recognised(clocked_lab: Lab) -> None:
     """A write that was done at the first attempt is no conflict at the second."""
-    table = clocked_lab.store().table.name
+    table = clocked_lab.store().options.table
     with behind(clocked_lab) as proxy:
         twice = Twice(proxy)
         store = clocked_lab.open(table, twice.client)
@@ -223,7 +223,7 @@ def test_overwritten_write_is_unknown(any_lab: Lab) -> None:
     mine = any_lab.store()
     with behind(any_lab) as proxy:
         twice = Twice(proxy)
-        store = any_lab.open(mine.table.name, twice.client)
+        store = any_lab.open(mine.options.table, twice.client)
         store.load("k")
 
         def overwrite() -> None:
@@ -241,7 +241,7 @@ def test_release_that_was_sent_twice(any_lab: Lab) -> None:
     mine = any_lab.store()
     with behind(any_lab) as proxy, Locks(mine) as other:
         twice = Twice(proxy)
-        with Locks(any_lab.open(mine.table.name, twice.client), ttl=60) as locks:
+        with Locks(any_lab.open(mine.options.table, twice.client), ttl=60) as locks:
             lease = locks.acquire("k")
             heirs: list[Any] = []
             twice.between = lambda: heirs.append(other.acquire("k", ttl=60, timeout=0))
@@ -257,7 +257,7 @@ def test_release_that_was_sent_twice(any_lab: Lab) -> None:
 
 def test_restart_while_holding(own_lab: Lab, victim: DynamoDBLocal) -> None:
     """A restart shorter than the ttl costs no lease."""
-    table = own_lab.store().table.name
+    table = own_lab.store().options.table
     with Locks(own_lab.open(table), ttl=60) as locks:
         lease = locks.acquire("k")
         victim.kill()
@@ -281,7 +281,7 @@ def renewed(lease: Lease) -> bool:
 
 def test_release_meets_an_outage(any_lab: Lab) -> None:
     """A release goes on until the server can be reached again."""
-    table = any_lab.store().table.name
+    table = any_lab.store().options.table
     with behind(any_lab) as proxy, Locks(through(any_lab, proxy, table), ttl=60) as locks:
         lease = locks.acquire("k")
         proxy.mode = "refuse"
@@ -294,7 +294,7 @@ def test_release_meets_an_outage(any_lab: Lab) -> None:
 @pytest.mark.parametrize("face", ["sync", "async"])
 def test_restart_while_waiting(own_lab: Lab, victim: DynamoDBLocal, face: str) -> None:
     """A waiter sits out a restart, and gets in by the release after it."""
-    table = own_lab.store().table.name
+    table = own_lab.store().options.table
     with Locks(own_lab.open(table), ttl=60) as a, ThreadPoolExecutor(1) as pool:
         lease = a.acquire("k")
         wait = _wait if face == "sync" else _await
@@ -322,7 +322,7 @@ def _await(url: str) -> int:
 
 def test_freeze_longer_than_the_ttl(own_lab: Lab, victim: DynamoDBLocal) -> None:
     """A frozen server: the loss is told in time, and the lease stays lost when it thaws."""
-    table = own_lab.store().table.name
+    table = own_lab.store().options.table
     with Locks(own_lab.open(table, timeout_s=0.5), ttl=1.5) as locks:
         lease = locks.acquire("k")
         victim.pause()

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.errors import Misconfigured
 from holdfast.stores.dynamodb import DynamoDBStore
-from holdfast.stores.dynamodb.items import DROP_AT
+from holdfast.stores.dynamodb.codec import DROP_AT
 from tests.cli.program import HOLDFAST
 from tests.stores.dynamodb.lab import Lab
 
@@ -25,12 +25,12 @@ def cli(*words: str) -> str:
 
 def described(store: DynamoDBStore) -> dict[str, Any]:
     """What DynamoDB says of the table."""
-    return dict(store.table.call("describe_table", "reading")["Table"])
+    return dict(store.transport.call("describe_table", "reading")["Table"])
 
 
 def ttl(store: DynamoDBStore) -> dict[str, Any]:
     """What DynamoDB says of its TTL."""
-    return dict(store.table.call("describe_time_to_live", "reading")["TimeToLiveDescription"])
+    return dict(store.transport.call("describe_time_to_live", "reading")["TimeToLiveDescription"])
 
 
 def test_setup_on_demand(any_lab: Lab) -> None:
@@ -64,7 +64,7 @@ def test_setup_by_many_at_once(lab: Lab) -> None:
 def test_ttl_on_another_attribute(lab: Lab) -> None:
     """A TTL that could delete a lock that is held is refused."""
     store = lab.store()
-    client, name = store.table.client, store.table.name
+    client, name = store.transport.client, store.options.table
     for attribute, enabled in ((DROP_AT, False), ("expires_at", True)):
         wanted = {"AttributeName": attribute, "Enabled": enabled}
         client.update_time_to_live(TableName=name, TimeToLiveSpecification=wanted)

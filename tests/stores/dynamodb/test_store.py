@@ -18,8 +18,9 @@ from holdfast.core.commands import ANYONE, NOBODY
 from holdfast.core.contract import Conflict, Entry, Interval, Swapped
 from holdfast.core.records import EMPTY, SECOND, TOMBSTONE, Holder, Record, encode
 from holdfast.errors import BadOption, BadURL, Busy, ForeignStore
-from holdfast.stores.dynamodb.clock import HeaderClock
-from holdfast.stores.dynamodb.items import DROP_AT, Layout
+from holdfast.stores.dynamodb import DynamoDBStore
+from holdfast.stores.dynamodb.codec import DROP_AT, ItemCodec
+from holdfast.stores.dynamodb.header_clock import HeaderClock
 from holdfast.stores.dynamodb.versions import lets_in, next_version
 from holdfast.stores.waiting.handles import WaitHandle
 from tests.engines.dynamodb import session
@@ -37,10 +38,15 @@ def held(expires_at: int, ttl: int = SECOND) -> Record:
 # --- requests -------------------------------------------------------------------------------
 
 
+def entries(store: DynamoDBStore, keys: list[str]) -> dict[str, Entry]:
+    """What the poller of a store sees of these keys."""
+    return store.transport.run(store.protocol.entries_calls(keys))
+
+
 def test_request_counts(any_lab: Lab) -> None:
     """Two to acquire what was never seen, one to acquire it again, one to release."""
     store = any_lab.store()
-    seen = count_requests(store.table.client)
+    seen = count_requests(store.transport.client)
     with Locks(store, ttl=60) as locks:
         lease = locks.acquire("k")
         assert seen == ["GetItem", "PutItem"]
@@ -57,7 +63,7 @@ def test_conflict_costs_one_request(clocked_lab: Lab) -> None:
     """A failed condition brings what is there along."""
     store = clocked_lab.store()
     store.swap("k", None, Record(1))
-    seen = count_requests(store.table.client)
+    seen = count_requests(store.transport.client)
     outcome = store.swap("k", None, Record(2))
     assert isinstance(outcome, Conflict)
     assert outcome.entry.record == Record(1)
@@ -68,7 +74,7 @@ def test_conflict_on_a_server_that_does_not_tell(old_lab: Lab) -> None:
     """Where it does not, it is read."""
     store = old_lab.store()
     store.swap("k", None, Record(1))
-    seen = count_requests(store.table.client)
+    seen = count_requests(store.transport.client)
     outcome = store.swap("k", None, Record(2))
     assert isinstance(outcome, Conflict)
     assert outcome.entry.record == Record(1)
@@ -101,7 +107,7 @@ def test_many_owners_are_not_all_named() -> None:
         Holder(f"t{i}", 1, f"o{i}", "shared", SECOND, i * SECOND, i * SECOND + 1, "b")
         for i in range(1, 8)
     )
-    made = Layout("k").item("key", "1.x", Record(1, holders), None)
+    made = ItemCodec("k").item("key", "1.x", Record(1, holders), None)
     assert made["owner_id"] == {"S": "o1, o2, o3, o4, +3"}
     assert made["acquired_at"] == {"N": "1"}
     assert made["expires_at"] == {"N": "8"}
@@ -110,7 +116,7 @@ def test_many_owners_are_not_all_named() -> None:
 @pytest.mark.parametrize("now", [None, Interval(5 * HOUR, 5 * HOUR + SECOND)])
 def test_no_clock_no_end(now: Interval | None) -> None:
     """An item is not given to DynamoDB to delete unless the service's own time is in it."""
-    layout = Layout("k")
+    layout = ItemCodec("k")
     assert DROP_AT not in layout.item("key", "1.x", held(0), now)
     free = layout.item("key", "1.x", Record(7, updated_at=1), now)
     if now is None:
@@ -125,10 +131,10 @@ def test_abandoned_item_is_removed_and_the_fence_grows(own_lab: Lab) -> None:
     with Locks(store, ttl=60) as locks:
         with locks.acquire("k") as first:
             pass
-        store.table.call(
+        store.transport.call(
             "update_item",
             "writing",
-            Key=store.table.layout.key("k"),
+            Key=store.protocol.codec.key("k"),
             UpdateExpression="SET #d = :past",
             ExpressionAttributeNames={"#d": DROP_AT},
             ExpressionAttributeValues={":past": {"N": str(int(time.time()) - 3600)}},
@@ -158,9 +164,9 @@ def test_foreign_items_are_left_alone(lab: Lab, what: str, face: str) -> None:
     admin = store = lab.store()
     if face == "resource":
         resource = session().resource("dynamodb", endpoint_url=lab.endpoint)
-        store = lab.open(store.table.name, resource)
+        store = lab.open(store.options.table, resource)
     other = {"lock_key": {"S": "k"}, **FOREIGN[what]}
-    admin.table.call("put_item", "writing", Item=other)
+    admin.transport.call("put_item", "writing", Item=other)
     with Locks(store) as locks:
         for call in (locks.try_acquire, locks.show, locks.evict):
             with pytest.raises(ForeignStore, match="another key"):
@@ -174,7 +180,7 @@ def test_versions_that_others_wrote(lab: Lab, version: str) -> None:
     """A version that does not count turns is as good as any."""
     store = lab.store()
     other = {"lock_key": {"S": "k"}, "record": TEXT, "version": {"S": version}}
-    store.table.call("put_item", "writing", Item=other)
+    store.transport.call("put_item", "writing", Item=other)
     with Locks(store) as locks, locks.acquire("k", timeout=0) as lease:
         lease.renew()
 
@@ -194,7 +200,7 @@ def test_listing_reads_on(lab: Lab) -> None:
     big = Record(1, (Holder("t", 1, "o", "exclusive", 1, 1, 1, "b", note={"x": "y" * 200_000}),))
     for number in range(8):
         store.swap(f"k{number}", None, big)
-    seen = count_requests(store.table.client)
+    seen = count_requests(store.transport.client)
     page = store.scan("", None, 5)
     assert [key for key, _ in page.entries] == [f"k{number}" for number in range(5)]
     assert len(seen) > 1
@@ -208,9 +214,9 @@ def test_waiting_looks_at_many_keys_together(lab: Lab) -> None:
     store = lab.store()
     keys = [f"k{number}" for number in range(130)]
     made = store.swap(keys[0], None, Record(1))
-    seen = count_requests(store.table.client)
+    seen = count_requests(store.transport.client)
     assert isinstance(made, Swapped)
-    ((key, entry),) = store.table.entries(keys).items()
+    ((key, entry),) = entries(store, keys).items()
     assert (key, entry.version, entry.record) == (keys[0], made.version, Record(1))
     assert seen == ["BatchGetItem", "BatchGetItem"]
 
@@ -265,7 +271,7 @@ def test_long_dead_is_succeeded_at_once(clocked_lab: Lab) -> None:
     assert now is not None
     store.swap("k", None, held(now.earliest - HOUR))
     store.swap("alive", None, held(now.latest + HOUR))
-    with Locks(clocked_lab.open(store.table.name)) as fresh:
+    with Locks(clocked_lab.open(store.options.table)) as fresh:
         with fresh.acquire("k", timeout=0) as lease:
             assert lease.fence > 7
         assert fresh.try_acquire("alive") is None
@@ -276,7 +282,7 @@ def test_without_a_header_the_dead_are_watched(old_lab: Lab) -> None:
     store = old_lab.store()
     assert store.load("k").now is None
     store.swap("k", None, held(0, ttl=SECOND // 2))
-    with Locks(old_lab.open(store.table.name)) as fresh:
+    with Locks(old_lab.open(store.options.table)) as fresh:
         with pytest.raises(Busy):
             fresh.acquire("k", timeout=0)
         with fresh.acquire("k", timeout=30) as lease:
@@ -301,7 +307,7 @@ def client_of(lab: Lab, kind: str) -> object:
 def test_objects_of_an_application(any_lab: Lab, kind: str) -> None:
     """A lock through somebody's own client is the same lock, and the client stays open."""
     ours = any_lab.store()
-    table = ours.table.name
+    table = ours.options.table
     theirs = client_of(any_lab, kind)
     with holdfast.connect(theirs, table=table, ttl=60) as a, Locks(ours, ttl=60) as b:
         with a.acquire("k") as lease:
@@ -315,7 +321,7 @@ def test_objects_of_an_application(any_lab: Lab, kind: str) -> None:
         outcome = again.swap("k", None, Record(1))
         assert isinstance(outcome, Conflict)
         assert outcome.entry.record.fence == heir.fence
-        ((key, entry),) = again.table.entries(["k", "none"]).items()
+        ((key, entry),) = entries(again, ["k", "none"]).items()
         assert (key, entry.version) == ("k", outcome.entry.version)
 
 
@@ -323,7 +329,7 @@ def test_table_of_an_application(lab: Lab) -> None:
     """boto3's Table knows its own name."""
     store = lab.store()
     resource = session().resource("dynamodb", endpoint_url=lab.endpoint)
-    with holdfast.connect(resource.Table(store.table.name)) as locks:
+    with holdfast.connect(resource.Table(store.options.table)) as locks:
         with locks.acquire("k"):
             assert store.load("k").record.holders
 
@@ -343,7 +349,7 @@ def test_other_objects_of_boto3(lab: Lab) -> None:
 def test_url(lab: Lab) -> None:
     """A URL names the table exactly, and the options."""
     store = lab.store()
-    with holdfast.connect(lab.url(store.table.name, poll_s=0.3, clock_margin_s=0.25)) as locks:
+    with holdfast.connect(lab.url(store.options.table, poll_s=0.3, clock_margin_s=0.25)) as locks:
         assert locks.facts.clock_doubt == 1.5 * SECOND
         with locks.acquire("k"):
             assert store.load("k") != Entry()
@@ -358,7 +364,7 @@ def test_a_forked_child_keeps_nothing_but_the_connections(own_lab: Lab) -> None:
     """A client is ten megabytes, and children that fork have children. The parent goes on."""
     store = own_lab.store()
     with Locks(store, ttl=60) as locks, locks.acquire("k") as lease:
-        client = weakref.ref(store.table.client)
+        client = weakref.ref(store.transport.client)
         child = os.fork()
         if child == 0:
             gc.collect()

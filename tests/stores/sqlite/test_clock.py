@@ -18,7 +18,7 @@ import holdfast
 from holdfast import CorruptClock, Locks, Misconfigured
 from holdfast.core.contract import Swapped
 from holdfast.core.records import SECOND, Record
-from holdfast.stores.sqlite import SQLiteStore, clock, file, system
+from holdfast.stores.sqlite import SQLiteStore, clock, system, transport
 from tests.stores.processes import TAKER
 
 
@@ -69,7 +69,7 @@ def test_the_first_to_open_the_file_sets_the_clock(
     path: Path, locks: Locks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever finds that somebody was faster takes that one's."""
-    connection = file.Connection(path, 1)
+    connection = transport.Connection(path, 1)
     known = clock.set_clock(connection, "another boot", 0)
     monkeypatch.setattr("holdfast.runtime.clock.wall", lambda: 10**17)
     assert clock.set_clock(connection, "another boot", 0) == known

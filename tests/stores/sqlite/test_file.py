@@ -34,7 +34,8 @@ from holdfast.core.contract import Conflict, Swapped
 from holdfast.core.effects import Swap
 from holdfast.core.records import SECOND, Record
 from holdfast.stores.registry import open_store
-from holdfast.stores.sqlite import SQLiteStore, file
+from holdfast.stores.sqlite import SQLiteStore, protocol, setup, transport
+from holdfast.stores.sqlite.errors import error_for
 from tests.helpers import is_open
 
 # --- the file ---------------------------------------------------------------------------------
@@ -57,7 +58,7 @@ def test_somebody_else_makes_the_file_meanwhile(
     path: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     """Whoever opens a new file may be overtaken between any two looks at whose it is."""
-    run, looks = file.Connection.run, 0
+    run, looks = transport.Connection.run, 0
 
     def run_and_be_overtaken(connection: Any, *args: Any, **options: Any) -> Any:
         nonlocal looks
@@ -71,7 +72,7 @@ def test_somebody_else_makes_the_file_meanwhile(
         SQLiteStore(path).close()
         return SimpleNamespace(fetchone=lambda: row)
 
-    monkeypatch.setattr(file.Connection, "run", run_and_be_overtaken)
+    monkeypatch.setattr(transport.Connection, "run", run_and_be_overtaken)
     with holdfast.connect(f"sqlite://{path}") as locks, locks.acquire("k") as lease:
         assert lease.held
     assert looks > after
@@ -84,7 +85,7 @@ def test_a_connection_lets_go_of_the_file(path: Path, let_go: str, asked: str | 
     """Also with an answer that nobody has read: SQLite keeps the file open for that one, and a
     child that is forked then trusts locks that are not its own."""
     SQLiteStore(path).close()
-    connection = file.Connection(path, 5.0)
+    connection = transport.Connection(path, 5.0)
     if asked is not None:
         connection.run(asked)
     assert is_open(path)
@@ -130,8 +131,8 @@ def test_our_file(path: Path, locks: Locks) -> None:
     """The file says whose it is, and is in write-ahead mode."""
     with locks.acquire("k"):
         other = sqlite3.connect(path)
-        assert other.execute("PRAGMA application_id").fetchone() == (file.APPLICATION_ID,)
-        assert other.execute("PRAGMA user_version").fetchone() == (file.SCHEMA,)
+        assert other.execute("PRAGMA application_id").fetchone() == (setup.APPLICATION_ID,)
+        assert other.execute("PRAGMA user_version").fetchone() == (setup.SCHEMA,)
         assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         other.close()
 
@@ -170,7 +171,7 @@ def test_somebody_elses_database(path: Path) -> None:
 def test_a_newer_schema(path: Path, locks: Locks) -> None:
     """A file of a later release asks for that release."""
     other = sqlite3.connect(path)
-    other.execute(f"PRAGMA user_version = {file.SCHEMA + 1}")
+    other.execute(f"PRAGMA user_version = {setup.SCHEMA + 1}")
     other.close()
     with pytest.raises(Misconfigured, match=r"newer schema.*upgrade"):
         holdfast.connect(f"sqlite://{path}")
@@ -414,19 +415,15 @@ def test_busy_errors_of_every_kind() -> None:
     for code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL, 261, 517):
         exc = sqlite3.OperationalError("x")
         exc.sqlite_errorcode = code
-        connection = file.Connection.__new__(file.Connection)
-        connection.path, connection._busy_s = Path("/x"), 1
-        assert isinstance(connection.trouble(exc, writing=True), Unavailable)
+        assert isinstance(error_for(exc, Path("/x"), 1, writing=True), Unavailable)
 
 
 def test_a_disk_that_fails() -> None:
     """Nobody knows what became of a write then; a read may be tried again."""
     exc = sqlite3.OperationalError("disk I/O error")
     exc.sqlite_errorcode = sqlite3.SQLITE_IOERR | 3 << 8
-    connection = file.Connection.__new__(file.Connection)
-    connection.path, connection._busy_s = Path("/x"), 1
-    assert isinstance(connection.trouble(exc, writing=True), OutcomeUnknown)
-    assert isinstance(connection.trouble(exc, writing=False), Unavailable)
+    assert isinstance(error_for(exc, Path("/x"), 1, writing=True), OutcomeUnknown)
+    assert isinstance(error_for(exc, Path("/x"), 1, writing=False), Unavailable)
 
 
 def test_a_batch_is_written_whole_or_not_at_all(path: Path) -> None:
@@ -450,23 +447,23 @@ def test_a_transaction_that_fails_keeps_nobody_out(
     path: Path, locks: Locks, trouble: type[BaseException]
 ) -> None:
     """It is rolled back at once: as long as it is open, nobody else can write."""
-    connection = file.Connection(path, 1)
+    connection = transport.Connection(path, 1)
 
     def fail() -> None:
         with connection.transaction():
-            connection.run(file.SQL["set_meta"], ("half", "done"), writing=True)
+            connection.run(protocol.SQL["set_meta"], ("half", "done"), writing=True)
             raise trouble
 
     with pytest.raises(trouble):
         fail()
     with locks.acquire("k", timeout=0):
-        assert connection.run(file.SQL["get_meta"], ("half",)).fetchone() is None
+        assert connection.run(protocol.SQL["get_meta"], ("half",)).fetchone() is None
     connection.close()
 
 
 def test_a_commit_that_the_disk_did_not_confirm(path: Path, locks: Locks) -> None:
     """Nobody knows whether it was done."""
-    connection = file.Connection(path, 1)
+    connection = transport.Connection(path, 1)
 
     class Failing:
         def __init__(self, cursor: sqlite3.Cursor) -> None:

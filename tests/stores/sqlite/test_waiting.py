@@ -15,7 +15,7 @@ from holdfast import Locks
 from holdfast.core.commands import ANYONE
 from holdfast.core.contract import Swapped
 from holdfast.core.records import Holder, Mode, Record, Waiter, encode
-from holdfast.stores.sqlite import SQLiteStore, file
+from holdfast.stores.sqlite import SQLiteStore, transport
 from holdfast.stores.waiting.handles import WaitHandle
 from tests.helpers import until
 
@@ -48,7 +48,7 @@ def test_a_wait_wakes_quickly(path: Path, locks: Locks) -> None:
 
 def test_the_watch_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its thread goes when nobody waits any more, and comes back when somebody does."""
-    monkeypatch.setattr("holdfast.stores.sqlite.watch.LINGER_S", 0.05)
+    monkeypatch.setattr("holdfast.stores.sqlite.notify.LINGER_S", 0.05)
     until(lambda: watchers() == 0)
     with holdfast.connect(f"sqlite://{path}") as locks, locks.acquire("k"):
         assert watchers() == 0
@@ -73,11 +73,11 @@ def test_a_watch_in_trouble(path: Path, locks: Locks, monkeypatch: pytest.Monkey
     store: SQLiteStore = locks._client.store  # type: ignore[assignment]
     failures: list[int] = []
 
-    def fail() -> file.Connection:
+    def fail() -> transport.Connection:
         failures.append(1)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(store._watch, "_connect", fail)
+    monkeypatch.setattr(store._notifier, "_connect", fail)
     with holdfast.connect(f"sqlite://{path}") as other:
         lease = other.acquire("k")
         threading.Timer(0.4, lease.release).start()
@@ -91,16 +91,16 @@ def test_a_watch_comes_back_after_trouble(
     """Whoever sleeps next is watched for again."""
     store: SQLiteStore = locks._client.store  # type: ignore[assignment]
     until(lambda: watchers() == 0)
-    connect, calls = store._watch._connect, 0
+    connect, calls = store._notifier._connect, 0
 
-    def fail_once() -> file.Connection:
+    def fail_once() -> transport.Connection:
         nonlocal calls
         calls += 1
         if calls == 1:
             raise ZeroDivisionError
         return connect()
 
-    monkeypatch.setattr(store._watch, "_connect", fail_once)
+    monkeypatch.setattr(store._notifier, "_connect", fail_once)
     notified = threading.Event()
     first = store.register_wait("k", None, "t", notified.set)
     assert notified.wait(20)
@@ -129,7 +129,7 @@ def test_who_comes_after_the_change_is_rung_for_it(path: Path) -> None:
 def test_a_watch_does_not_stop_on_somebody_who_has_just_come(path: Path) -> None:
     """Between its look for sleepers and its end somebody may lie down."""
     store = SQLiteStore(path)
-    watch = store._watch
+    watch = store._notifier
     handle = WaitHandle("k", None, "t", lambda: None)
     watch.handles.add(handle)
     assert not watch._stop()
@@ -200,7 +200,7 @@ def test_who_comes_too_late_is_left_asleep(path: Path, found: Record, rings: boo
         swapped = store.swap(key, None, held("exclusive"))
         assert isinstance(swapped, Swapped)
         store.register_wait(key, swapped.version, "me", event.set)
-    handles = [one for key in notified for one in store._watch.handles.handles(key)]
+    handles = [one for key in notified for one in store._notifier.handles.handles(key)]
     until(lambda: all(handle.mark for handle in handles))  # they have been looked at
     with closing(sqlite3.connect(path)) as another, another:
         another.executemany(

@@ -1,12 +1,12 @@
 """The lock: one conditional write to get it, one to free it.
 
-The expiry goes by the service's clock where its replies tell the time, on both sides: what
-we write is the latest that it may be, plus the ttl, rounded up to a whole second, as the items
-have always had it; what we compare with is the earliest, with its fraction. Where they do not, it
-goes by this machine's clock, as it always did.
+If the service's replies tell the time, its clock decides about the expiry. We write the latest time
+that it can be, plus the ttl, rounded up to a whole second, because the items have always had whole
+seconds; we compare with the earliest time that it can be, with its fraction. If the replies do not
+tell the time, this machine's clock decides, as in the original.
 
-A caller's `owner_id` names a run, and two runs may have the same one. So each item of ours
-has a nonce as well, which tells a write whose reply was lost from somebody else's.
+`owner_id` names a run of the caller's, and two runs may have the same one. So each item of ours has
+a nonce as well, by which we recognise our own write when its reply was lost.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NONCE = "holdfast_nonce"
 
 
 class DynamoDBLock:
-    """Locks on a table: taken by a key and an owner, freed by the same, or by their ttl."""
+    """Locks in a table. A lock has a key and an owner; its owner or its ttl frees it."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class DynamoDBLock:
         region_name: str | None = None,
         endpoint_url: str | None = None,
     ) -> None:
-        """Without a boto3 resource of yours, one is made as boto3 is configured."""
+        """Without `dynamodb_resource`, one is made as boto3 is configured."""
         if not ttl_seconds > 0:
             raise ValueError(f"ttl_seconds is a number above 0, not {ttl_seconds!r}")
         self.table_name = table_name
@@ -54,10 +54,10 @@ class DynamoDBLock:
         )
         self._items = Items(resource, table_name)
         self._held: dict[tuple[str, str], int] = {}  # until when, by key and owner
-        self._unsure: dict[tuple[str, str], str] = {}  # nonces that may have landed
+        self._unsure: dict[tuple[str, str], str] = {}  # nonces of writes that may be done
 
     def acquire(self, lock_key: str, owner_id: str) -> bool:
-        """Get the lock; False if it is taken, also by the same owner. Never waits."""
+        """Take the lock. Returns False if it is taken, also by the same owner. Never waits."""
         taken = not self._seen_locked(lock_key, owner_id) and self._take(lock_key, owner_id)
         if taken:
             _log(logging.INFO, "Acquired lock for %s (owner: %s)", lock_key, owner_id)
@@ -66,7 +66,7 @@ class DynamoDBLock:
         return taken
 
     def release(self, lock_key: str, owner_id: str) -> bool:
-        """Free the lock; False if there is none, or another owner has it."""
+        """Free the lock. Returns False if there is none, or another owner has it."""
         condition = Condition("owner_id = :owner", values={":owner": owner_id})
         answer = self._items.delete({"lock_key": lock_key}, condition)
         held_until = self._held.pop((lock_key, owner_id), 0)
@@ -84,8 +84,8 @@ class DynamoDBLock:
         return item is not None and not self._expired(item)
 
     def _seen_locked(self, lock_key: str, owner_id: str) -> bool:
-        """The look that tells the time, where it is not known, may tell that it is taken. So
-        does a refusal tell the time, to those who may not look."""
+        """Read the item if the service's time is not known. Returns True if that shows that the
+        lock is taken. A refusal tells the time too, to clients that may not read."""
         if not self._items.clock.unknown:
             return False
         try:
@@ -104,10 +104,10 @@ class DynamoDBLock:
         try:
             answer = self._items.put(key, item, condition)
         except Exception:
-            if not self._landed(lock_key, owner_id, nonce):
+            if not self._was_written(lock_key, owner_id, nonce):
                 raise
             answer = Answer(True)
-        except BaseException:  # interrupted: nobody would free it
+        except BaseException:  # interrupted: the caller will not know of it
             with suppress(Exception):
                 ours = Condition(f"{NONCE} = :nonce", values={":nonce": nonce})
                 self._items.delete(key, ours)
@@ -119,8 +119,8 @@ class DynamoDBLock:
             self._held[lock_key, owner_id] = item["expires_at"]
         return taken
 
-    def _landed(self, lock_key: str, owner_id: str, nonce: str) -> bool:
-        """Nobody answered. Whether it was carried out all the same; if nobody answers that
+    def _was_written(self, lock_key: str, owner_id: str, nonce: str) -> bool:
+        """Whether a write that was not answered was carried out. If nobody answers this question
         either, the next `acquire` of this owner finds out."""
         self._unsure[lock_key, owner_id] = nonce
         try:
@@ -130,8 +130,8 @@ class DynamoDBLock:
         return item is not None and item.get(NONCE) == nonce
 
     def _was_freed(self, answer: Answer, held_until: int) -> bool:
-        """An earlier try of the same release may have freed it, and only its reply was lost.
-        If another has it by now, then ours was freed if it had not run out."""
+        """Whether an earlier attempt of the same release freed the lock, and only its reply was
+        lost. If somebody else has it by now, ours was freed if it had not run out."""
         return answer.doubted and (answer.item is None or self._latest() <= held_until)
 
     def _new_item(self, owner_id: str, nonce: str) -> Item:

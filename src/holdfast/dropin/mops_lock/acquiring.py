@@ -1,14 +1,15 @@
-"""Acquire a lease file, beside others of our kind and beside mops.
+"""Acquire a lease, beside workers with this module and workers with mops.
 
-mops looks, and if the file is free or has run out, it writes its name over it, waits for
-twice as long as that took, and looks whether its name is still there: the last to write wins.
-We replace only what we have seen, so of many of our kind that see it free one gets it, at
-once. But a mops that has looked before we wrote will still write over us. So we wait as it
-does and look again, unless we are told that there is none (`beside_mops=False`).
+A worker with mops reads the file. If the lease is free or has run out, it writes its own name,
+waits for twice as long as that took, and reads again whether its name is still there: the last
+writer wins. We replace only what we have read, so of many workers with this module that find the
+lease free one gets it, at once. But a worker with mops that read the file before we wrote will
+still overwrite it. So we wait as mops does and read again, unless the caller says that nobody uses
+mops (`beside_mops=False`).
 
-What this cannot do is what mops cannot do either: one that stands still between its look
-and its write for longer than everybody waits takes a lease that is held. Its holder learns
-so when it next maintains.
+One thing neither can prevent: a worker with mops that stands still between its read and its write,
+for longer than everybody waits, takes a lease that is held. The holder learns that when it next
+maintains.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
-from holdfast.dropin.mops_lock.contents import (
+from holdfast.dropin.mops_lock.lease import Lease
+from holdfast.dropin.mops_lock.lease_file import Found, LeaseFile, open_lease_file
+from holdfast.dropin.mops_lock.lease_format import (
     Emitter,
     LeaseContents,
     decode,
@@ -28,15 +31,13 @@ from holdfast.dropin.mops_lock.contents import (
     is_released,
     utc_now,
 )
-from holdfast.dropin.mops_lock.lease import Lease
-from holdfast.dropin.mops_lock.slots import Found, Slot, open_slot
 from holdfast.errors import BadOption, CorruptRecord, HoldfastError, OutcomeUnknown
 
 logger = logging.getLogger("holdfast")
 
-FIRST_LOOK_S, LOOK_AGAIN_S = 0.02, 0.2  # while somebody else holds it: first, and at last
-SETTLE_TIMES = 2  # as mops: so many times what our look and our write have taken
-EMPTY_FOR_S = 2.0  # how long a file may be empty, because somebody is about to fill it
+FIRST_LOOK_S, LOOK_AGAIN_S = 0.02, 0.2  # the first and the longest pause between two looks
+SETTLE_TIMES = 2  # as in mops: we wait this many times as long as our read and write took
+EMPTY_FOR_S = 2.0  # how long a file may be empty, because somebody is about to write it
 
 
 def acquire(
@@ -48,13 +49,13 @@ def acquire(
     block: timedelta | None = timedelta(0),
     beside_mops: bool = True,
 ) -> Lease | None:
-    """Acquire the lease in this folder; None if somebody else has it for longer than `block`.
+    """Acquire the lease in this folder. Returns None if it was not free within `block`.
 
-    expire          it runs out so long after it was last maintained
-    acquire_margin  how long to wait, at least, whether a mops writes over us
-    debug           log what happens, at the level of DEBUG
-    block           how long to wait for it; None: as long as it takes
-    beside_mops     False: there is none, so do not wait for one
+    expire          how long the lease lasts after it was last maintained
+    acquire_margin  how long to wait, at least, for a worker with mops that may overwrite ours
+    debug           log what happens, at the level DEBUG
+    block           how long to wait for the lease; None: as long as it takes
+    beside_mops     False: nobody uses mops here, so do not wait for its workers
     """
     margin_s, expire_s = acquire_margin.total_seconds(), expire.total_seconds()
     if margin_s < 0:
@@ -65,8 +66,8 @@ def acquire(
             f"and expire above 0."
         )
     ends_at = None if block is None else time.monotonic() + block.total_seconds()
-    slot = open_slot(lease_dir_uri)
-    claim = _Claim(slot, expire_s, margin_s, beside_mops or not slot.compares, debug)
+    file = open_lease_file(lease_dir_uri)
+    claim = _Claim(file, expire_s, margin_s, beside_mops or not file.compares, debug)
     while True:
         lease = claim.try_once()
         if lease is not None:
@@ -77,14 +78,14 @@ def acquire(
 
 
 class _Claim:
-    """One caller's way to the lease."""
+    """One call of `acquire`."""
 
     def __init__(
-        self, slot: Slot, expire_s: float, margin_s: float, settles: bool, debug: bool
+        self, file: LeaseFile, expire_s: float, margin_s: float, settles: bool, debug: bool
     ) -> None:
-        self._slot = slot
+        self._file = file
         self._margin_s = margin_s
-        self._settles = settles  # somebody may write over us
+        self._settles = settles  # whether somebody may overwrite what we wrote
         self._debug = debug
         self._emitter = Emitter(uuid4().hex, expire_s)
         self._empty_since: float | None = None
@@ -93,12 +94,13 @@ class _Claim:
         self.pause_s = 0.0
 
     def try_once(self) -> Lease | None:
-        """Look, and take it if it is free. None: look again after `pause_s`."""
+        """Read the file, and take the lease if it is free. Returns None if not: try again after
+        `pause_s`."""
         began = time.monotonic()
-        found = self._slot.read()
+        found = self._file.read()
         if found is not None and not self._is_free(found):
             return None
-        self.pause_s = 0.0  # whoever is faster shows at once
+        self.pause_s = 0.0  # if another worker is faster, the next read shows it
         body = self._emitter.held()
         try:
             version = self._swap(found, body)
@@ -109,18 +111,18 @@ class _Claim:
             self._take_back(body)
             raise
         self._say("acquired %s")
-        return Lease(self._slot, self._emitter, version)
+        return Lease(self._file, self._emitter, version)
 
     def _swap(self, found: Found | None, body: bytes) -> Any | None:
-        """The version of what we wrote. An answer of no is looked after: something below us
-        may have sent it twice."""
+        """Returns the version of what we wrote, or None. After a refusal we read the file: a layer
+        below us may have sent the write twice."""
         version = None
         with suppress(OutcomeUnknown):
-            version = self._slot.swap(None if found is None else found.version, body)
+            version = self._file.swap(None if found is None else found.version, body)
         return self._version_of(body) if version is None else version
 
     def _stays(self, body: bytes, began: float) -> bool:
-        """Wait whether a mops that looked before us writes over us."""
+        """Wait whether a worker with mops overwrites what we wrote. Returns False if one did."""
         if not self._settles:
             return True
         took = time.monotonic() - began
@@ -128,17 +130,17 @@ class _Claim:
         return self._version_of(body) is not None
 
     def _version_of(self, body: bytes) -> Any | None:
-        found = self._slot.read()
+        found = self._file.read()
         return found.version if found is not None and found.body == body else None
 
     def _take_back(self, body: bytes) -> None:
-        """We were interrupted, or the store fell silent: nobody will ever hear of this."""
+        """Release a lease that the caller will not get, after an interrupt or an error."""
         try:
             version = self._version_of(body)
             if version is not None:
-                Lease(self._slot, self._emitter, version).release()
+                Lease(self._file, self._emitter, version).release()
         except HoldfastError as trouble:
-            logger.warning("A lease may stay at %s until it runs out: %s", self._slot.uri, trouble)
+            logger.warning("A lease may stay at %s until it runs out: %s", self._file.uri, trouble)
 
     # --- is it free -------------------------------------------------------------------------
 
@@ -147,11 +149,11 @@ class _Claim:
             self._wait_for_contents()
             return False
         self._empty_since = None
-        contents = decode(found.body, self._slot.uri)
-        # Ours is there when an earlier write of ours has arrived late.
+        contents = decode(found.body, self._file.uri)
+        # Our own name is there if an earlier write of ours has arrived late.
         if is_released(contents) or contents["writer_id"] == self._emitter.writer_id:
             return True
-        ends = expires_at(contents, self._slot.uri)
+        ends = expires_at(contents, self._file.uri)
         if ends is None:
             return True
         self._warn_of_another_expire(contents)
@@ -165,7 +167,7 @@ class _Claim:
         self._empty_since = now if self._empty_since is None else self._empty_since
         self.pause_s = FIRST_LOOK_S
         if now - self._empty_since > EMPTY_FOR_S:
-            uri = self._slot.uri
+            uri = self._file.uri
             raise CorruptRecord(f"{uri} is empty. It was left alone: remove it.", key=uri)
 
     def _warn_of_another_expire(self, contents: LeaseContents) -> None:
@@ -175,9 +177,9 @@ class _Claim:
             logger.warning(
                 "The lease at %s runs out after %g s, and not after %g s as here: give all "
                 "the same expire, because mops goes by its own",
-                self._slot.uri, theirs, ours,
+                self._file.uri, theirs, ours,
             )  # fmt: skip
 
     def _say(self, what: str) -> None:
         if self._debug:
-            logger.debug(f"Lease: {what}", self._slot.uri)
+            logger.debug(f"Lease: {what}", self._file.uri)

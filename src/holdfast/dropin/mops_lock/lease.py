@@ -1,12 +1,12 @@
 """One party's hold on a lease file: maintain it, release it, and notice that it is lost.
 
-1. Every write names the version that it replaces, so nobody overwrites what they have not
-   seen. If another is there, it is looked at: our own writer id means that the other party
-   of this lease has written, and we try again on top; anything else means that the lease
-   is lost, and nothing is written.
-2. A write whose answer was lost is looked for: no two writes have the same bytes.
-3. Nothing is maintained once it is released or lost. A lease that ran out and that nobody
-   took is still ours: its file proves that nobody came between.
+1. Every write names the version that it replaces, so nobody overwrites what they have not seen.
+   If another version is there, we read it. If it has our writer id, the other party of this lease
+   wrote it, and we try again. If it has not, the lease is lost, and nothing is written.
+2. After a write whose reply was lost we look whether it is there: no two writes have the same
+   bytes.
+3. A lease that was released or lost is never maintained again. A lease that ran out and that
+   nobody took is still ours: its file proves that nobody held it in between.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import time
 from functools import cached_property
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
-from holdfast.dropin.mops_lock.contents import Emitter, decode, is_released
 from holdfast.dropin.mops_lock.errors import LeaseLostError
-from holdfast.dropin.mops_lock.slots import Found, Slot, open_slot
+from holdfast.dropin.mops_lock.lease_file import Found, LeaseFile, open_lease_file
+from holdfast.dropin.mops_lock.lease_format import Emitter, decode, is_released
 from holdfast.errors import OutcomeUnknown, Unavailable
 
 logger = logging.getLogger("holdfast")
@@ -32,7 +32,7 @@ LONGEST_PAUSE_S = 0.05
 
 @runtime_checkable
 class LeaseAcquired(Protocol):
-    """What `acquire` gives, and what the daemon maintains."""
+    """What `acquire` returns, and what the daemon maintains."""
 
     writer_id: str
     expire_s: float
@@ -45,22 +45,22 @@ class LeaseAcquired(Protocol):
 
 
 class Lease:
-    """A lease that was acquired, by us or by the one who started us."""
+    """A lease that was acquired, by this process or by the one that started it."""
 
     def __init__(
-        self, slot: Slot, emitter: Emitter, version: Any, *, may_release: bool = True
+        self, file: LeaseFile, emitter: Emitter, version: Any, *, may_release: bool = True
     ) -> None:
         self.writer_id = emitter.writer_id
         self.expire_s = emitter.expire_s
-        self.uri = slot.uri
+        self.uri = file.uri
         self.released_elsewhere = False  # the other party gave it back, or a copy of us did
-        self._lease_dir_uri = slot.lease_dir_uri
+        self._lease_dir_uri = file.lease_dir_uri
         self._emitter = emitter
         self._version = version
         self._may_release = may_release
         self._why = ""  # it is not ours any more
         self._released = False
-        self._slot = slot
+        self._file = file
         self._begin_here()
 
     def _begin_here(self) -> None:
@@ -71,7 +71,7 @@ class Lease:
     def __getstate__(self) -> dict[str, Any]:
         """All but what is this process's own. The folder's URI is in it as it was given, with
         the credentials that it may have."""
-        own = {"lost", "_slot", "_lock"}
+        own = {"lost", "_file", "_lock"}
         return {name: value for name, value in self.__dict__.items() if name not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -81,16 +81,16 @@ class Lease:
             self.lost.set()
 
     @cached_property
-    def _slot(self) -> Slot:
+    def _file(self) -> LeaseFile:
         """Of a copy, opened when it is needed: one that nobody uses asks nothing of anyone."""
-        return open_slot(self._lease_dir_uri)
+        return open_lease_file(self._lease_dir_uri)
 
     def __repr__(self) -> str:
         state = "released" if self._released else "lost" if self.lost.is_set() else "held"
         return f"<Lease {self.uri!r} writer_id={self.writer_id!r} {state}>"
 
     def maintain(self) -> None:
-        """Let it last for another `expire_s`; `LeaseLostError` if it is not ours any more."""
+        """Let it last for another `expire_s`. Raises `LeaseLostError` if it is no longer ours."""
         with self._lock:
             if self._released:
                 self._why = self._why or "it was released"
@@ -118,7 +118,7 @@ class Lease:
         for tries in range(MOST_TRIES):
             written = self._try(version, body)
             if written is None:
-                found = self._slot.read()
+                found = self._file.read()
                 if found is not None and found.body == body:
                     written = found.version
                 else:
@@ -130,15 +130,15 @@ class Lease:
         raise Unavailable(f"The lease at {self.uri} is written by others all the time.")
 
     def _try(self, version: Any, body: bytes) -> Any | None:
-        """The new version; None: it was not done, or that is not known."""
+        """Returns the new version; None if the write was not carried out, or that is unknown."""
         try:
-            return self._slot.swap(version, body)
+            return self._file.swap(version, body)
         except OutcomeUnknown:
             logger.debug("It is not known whether %s was written", self.uri)
             return None
 
     def _check_ours(self, found: Found | None) -> Any:
-        """The version to replace, if the file is still that of this lease."""
+        """Returns the version to replace. Raises if the file is not that of this lease any more."""
         if found is None:
             self._lose("its file is gone")
         contents = decode(found.body, self.uri)

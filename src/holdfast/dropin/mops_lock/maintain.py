@@ -1,13 +1,12 @@
-"""Keep leases alive in the background, and join the lease of the one who started us.
+"""Maintain leases in the background, and join the lease of the process that started this one.
 
-All leases of a process are maintained by one keeper, each three times within its `expire`.
-What fails is tried again, for as long as the file does not say that the lease is somebody
-else's: the work goes on meanwhile, and nobody may have noticed. Then, and only then, it is
-lost, and that is told: `lease.lost` is set and an error is logged.
+One keeper maintains all leases of a process, each three times within its `expire`. If that fails,
+it tries again until the file says that the lease is somebody else's: nobody may have taken it.
+Only then the lease is lost: `lease.lost` is set, and an error is logged.
 
-A lease and the callable that releases it can be pickled, as mops' can. A copy in another process
-releases the same lease, and maintains nothing: whoever has had it maintained finds that it was
-released, and stops.
+A lease and the callable that releases it can be pickled, as those of mops can. A copy in another
+process releases the same lease, and maintains nothing. The keeper of the first process then finds
+that the lease was released, and stops.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.core.holds import Hold
-from holdfast.dropin.keeping import Renewals, renewals
-from holdfast.dropin.mops_lock.contents import Emitter, decode, is_released
 from holdfast.dropin.mops_lock.errors import CannotMaintainLease, LeaseLostError
 from holdfast.dropin.mops_lock.lease import Lease, LeaseAcquired
+from holdfast.dropin.mops_lock.lease_file import open_lease_file
+from holdfast.dropin.mops_lock.lease_format import Emitter, decode, is_released
 from holdfast.dropin.mops_lock.setting import MAINTAIN_LEASES
-from holdfast.dropin.mops_lock.slots import open_slot
+from holdfast.dropin.renewals import Renewals, renewals
 from holdfast.errors import HoldfastError, LeaseLost, Unavailable
 
 __all__ = [
@@ -43,7 +42,7 @@ Release = Callable[[], None]
 
 
 class Maintenance(Renewals):
-    """The keeper of this process's leases."""
+    """Maintains the leases of this process."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,7 +50,7 @@ class Maintenance(Renewals):
         self.lock = threading.Lock()
 
     def lost(self, hold: Hold) -> None:
-        """Somebody else has it; or it ran out by our clock, and we go on trying."""
+        """Stop if somebody else has the lease, or released it; go on if it only ran out."""
         releaser = self.kept(hold)
         if isinstance(releaser, _Releaser) and releaser.was_released():
             self.end(hold)
@@ -66,7 +65,7 @@ class Maintenance(Renewals):
 
 
 class _Releaser:
-    """One lease in the keeper's care, and the callable that ends it."""
+    """One lease that is maintained, and the callable that ends that and releases it."""
 
     def __init__(self, keeper: Maintenance, lease: LeaseAcquired) -> None:
         self._keeper = keeper
@@ -89,11 +88,11 @@ class _Releaser:
         return self._ended
 
     def was_released(self) -> bool:
-        """Whether somebody who has this lease too, or a copy of it, gave it back."""
+        """Whether another party of this lease, or a copy of it, released it."""
         return isinstance(self._lease, Lease) and self._lease.released_elsewhere
 
     def _maintain(self) -> bool:
-        if not self._lock.acquire(blocking=False):  # nobody else shall hang with it
+        if not self._lock.acquire(blocking=False):  # do not make other leases wait for this one
             raise Unavailable("an earlier write has not come back yet")
         try:
             if not self._ended:
@@ -106,7 +105,7 @@ class _Releaser:
         return True
 
     def __call__(self) -> None:
-        """Maintain it no more, and release it."""
+        """Stop maintaining the lease, and release it."""
         with self._keeper.lock:
             kept = self._keeper.releasers.get(self._lease.writer_id, self)
         for one in {self, kept}:  # a copy releases what another one of this process maintains
@@ -115,7 +114,7 @@ class _Releaser:
             self._lease.release()
 
     def stop(self) -> None:
-        """Maintain it no more."""
+        """Stop maintaining the lease."""
         self._forget()
         if self._hold is not None:
             self._keeper.end(self._hold)
@@ -128,7 +127,7 @@ class _Releaser:
 
 
 def _copied(lease: LeaseAcquired) -> _Releaser:
-    """What is unpickled, which may be in another process."""
+    """Returns the copy that a pickle is loaded as."""
     return _Releaser(renewals(Maintenance), lease)
 
 
@@ -153,27 +152,27 @@ def make_remote_lease_writer(lease_dir_uri: str, expected_writer_id: str = "") -
     It cannot be released. `CannotMaintainLease`: there is no lease, or none that was
     acquired. `LeaseLostError`: it is not that of the expected writer any more, or released.
     """
-    slot = open_slot(lease_dir_uri)
+    file = open_lease_file(lease_dir_uri)
     try:
-        found = slot.read()
-        contents = None if found is None else decode(found.body, slot.uri)
+        found = file.read()
+        contents = None if found is None else decode(found.body, file.uri)
     except HoldfastError as trouble:
-        raise CannotMaintainLease(f"The lease at {slot.uri} cannot be read: {trouble}") from trouble
+        raise CannotMaintainLease(f"The lease at {file.uri} cannot be read: {trouble}") from trouble
     if found is None or contents is None:
-        raise CannotMaintainLease(f"There is no lease at {slot.uri}.")
+        raise CannotMaintainLease(f"There is no lease at {file.uri}.")
     expire_s = _expire_s(contents.get("expire_s"))
     if expire_s is None:
-        raise CannotMaintainLease(f"The lease at {slot.uri} does not say for how long it lasts.")
+        raise CannotMaintainLease(f"The lease at {file.uri} does not say for how long it lasts.")
     if not contents.get("first_acquired_at"):
-        raise CannotMaintainLease(f"The lease at {slot.uri} was never acquired.")
+        raise CannotMaintainLease(f"The lease at {file.uri} was never acquired.")
     writer_id = contents["writer_id"]
     if expected_writer_id and expected_writer_id != writer_id:
-        raise _lost(slot.uri, f"it is held by another writer, {writer_id}")
+        raise _lost(file.uri, f"it is held by another writer, {writer_id}")
     if is_released(contents):
-        raise _lost(slot.uri, "it was released")
+        raise _lost(file.uri, "it was released")
     emitter = Emitter(writer_id, expire_s, "remote")
     emitter.first_acquired_at = contents["first_acquired_at"]
-    lease = Lease(slot, emitter, found.version, may_release=False)
+    lease = Lease(file, emitter, found.version, may_release=False)
     lease.maintain()
     return lease
 

@@ -13,13 +13,13 @@ An item has the lock's keys, `owner_name`, `lease_duration`, `record_version_num
 `expiry_time`, and whatever the application adds; whoever holds the lock changes the version
 every few seconds. Workers with the original exclude these, and these them.
 
-    models    the locks and the error, as callers see them
-    table     the lock's item: what is asked of DynamoDB, and how a lock is read from it
-    rival     somebody else's lock, and how we know that its holder is dead
-    moves     take, renew, free
-    heart     when to beat, and when to tell danger
-    defaults  what holds unless a caller says otherwise
-    client    the client
+    models        the locks and the error, as callers see them
+    table         the lock's item: what is asked of DynamoDB, and how a lock is read from it
+    foreign_lock  somebody else's lock, and how we know that its holder is dead
+    operations    take, renew, free
+    heartbeat     when to renew, and when to report danger
+    defaults      what holds unless a caller says otherwise
+    client        the client
 
 There is no fencing number: for that, use `holdfast.connect("dynamodb://…")`.
 """

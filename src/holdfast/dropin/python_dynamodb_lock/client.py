@@ -1,10 +1,6 @@
 """The client: acquires, keeps alive and releases.
 
-1. Every write has a version of its own. Whoever finds on the table a version that it wrote
-   holds the lock, however many replies were lost on the way.
-2. A beat is written only over a version of ours, so whoever can write it has held the lock
-   all along, also after a time in danger.
-3. A lease counts from before the request that landed.
+What is written to the table, and why, is in `operations`.
 """
 
 from __future__ import annotations
@@ -22,15 +18,15 @@ from uuid import uuid4
 from holdfast.core.records import SECOND
 from holdfast.dropin.dynamodb_items import Items
 from holdfast.dropin.python_dynamodb_lock.defaults import Defaults
-from holdfast.dropin.python_dynamodb_lock.heart import ADAPTIVE, GRACE_S, Heart
+from holdfast.dropin.python_dynamodb_lock.foreign_lock import ForeignLock
+from holdfast.dropin.python_dynamodb_lock.heartbeat import ADAPTIVE, GRACE_S, Heartbeat
 from holdfast.dropin.python_dynamodb_lock.models import (
     AppCallback,
     DynamoDBLock,
     DynamoDBLockError,
     logger,
 )
-from holdfast.dropin.python_dynamodb_lock.moves import free, renew, take
-from holdfast.dropin.python_dynamodb_lock.rival import Rival
+from holdfast.dropin.python_dynamodb_lock.operations import free, renew, take
 from holdfast.dropin.python_dynamodb_lock.table import LockTable, Names
 from holdfast.observe.log import printable
 from holdfast.runtime import clock, fork_hooks
@@ -129,11 +125,11 @@ class DynamoDBLockClient(Defaults):
 
     def _wait_for(self, lock: DynamoDBLock, period_s: float, timeout_s: float) -> None:
         started = time.monotonic()
-        rival = Rival(self._table)
+        foreign = ForeignLock(self._table)
         for tries in itertools.count(1):
             self._check_open()
             try:
-                if take(self._table, lock, rival):
+                if take(self._table, lock, foreign):
                     return
             except Exception as exc:
                 raise DynamoDBLockError(DynamoDBLockError.UNKNOWN, _told(exc)) from exc
@@ -152,7 +148,7 @@ class DynamoDBLockClient(Defaults):
                 lock.status = DynamoDBLock.LOCKED
                 before = self._locks.get(lock.unique_identifier)
                 self._locks[lock.unique_identifier] = lock
-                self._start_heart()
+                self._start_heartbeat()
         if not open_:
             self._take_back(lock)
             self._check_open()
@@ -197,7 +193,7 @@ class DynamoDBLockClient(Defaults):
             logger.info("Lock %s is out of danger", lock.unique_identifier)
 
     def _check(self) -> float:
-        """Tell who is in danger; for how many seconds nobody else can be."""
+        """Report locks in danger. Returns after how many seconds the next one may be."""
         rest = min(self._heartbeat_period, self._safe_period).total_seconds()
         for lock in self._held():
             safe_for = self._safe_for(lock)
@@ -255,7 +251,7 @@ class DynamoDBLockClient(Defaults):
                 raise DynamoDBLockError(DynamoDBLockError.UNKNOWN, _told(exc)) from exc
 
     def _give_up(self, lock: DynamoDBLock) -> bool:
-        """It beats no more from here on. False: it was not held any more."""
+        """Stop renewing a lock. Returns False if it was not held any more."""
         with lock.thread_lock:
             if lock.status not in (DynamoDBLock.LOCKED, DynamoDBLock.IN_DANGER):
                 return False
@@ -276,9 +272,9 @@ class DynamoDBLockClient(Defaults):
             if self._closing.is_set():
                 return
             self._closing.set()
-            heart = self._heart
-        if heart is not None:
-            heart.stop()
+            heartbeat = self._heartbeat
+        if heartbeat is not None:
+            heartbeat.stop()
         if release_locks:
             for lock in self._held():
                 self.release_lock(lock, best_effort=True)
@@ -286,7 +282,7 @@ class DynamoDBLockClient(Defaults):
             self._app_callback_executor.shutdown(wait=False)
 
     def abandon(self) -> None:
-        """This is the child of a fork: what is held is the parent's, who goes on."""
+        """In a forked child: the locks are the parent's, which goes on renewing them."""
         for lock in self._locks.values():
             lock.status = DynamoDBLock.INVALID
             lock.thread_lock = threading.RLock()
@@ -300,15 +296,13 @@ class DynamoDBLockClient(Defaults):
 
     @classmethod
     def create_dynamodb_table(
-        cls,
-        dynamodb_client: Any,
-        table_name: str = Defaults._DEFAULT_TABLE_NAME,
+        cls, dynamodb_client: Any, table_name: str = Defaults._DEFAULT_TABLE_NAME,
         partition_key_name: str = Defaults._DEFAULT_PARTITION_KEY_NAME,
         sort_key_name: str = Defaults._DEFAULT_SORT_KEY_NAME,
         ttl_attribute_name: str = Defaults._DEFAULT_TTL_ATTRIBUTE_NAME,
         read_capacity: int = Defaults._DEFAULT_READ_CAPACITY,
         write_capacity: int = Defaults._DEFAULT_WRITE_CAPACITY,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Create the table, wait until it is active, and switch its time to live on."""
         keys = ((partition_key_name, "HASH"), (sort_key_name, "RANGE"))
         dynamodb_client.create_table(
@@ -334,15 +328,15 @@ class DynamoDBLockClient(Defaults):
     def _hold_nothing(self) -> None:
         self._mutex = threading.Lock()
         self._locks: dict[str, DynamoDBLock] = {}
-        self._heart: Heart | None = None
+        self._heartbeat: Heartbeat | None = None
 
-    def _start_heart(self) -> None:
-        if self._heart is None:
-            self._heart = Heart(
+    def _start_heartbeat(self) -> None:
+        if self._heartbeat is None:
+            self._heartbeat = Heartbeat(
                 self._held, self._beat, self._check,
                 self._heartbeat_period.total_seconds(), self._heartbeat_tps, self._name,
             )  # fmt: skip
-            self._heart.start()
+            self._heartbeat.start()
 
     def _held(self) -> list[DynamoDBLock]:
         with self._mutex:

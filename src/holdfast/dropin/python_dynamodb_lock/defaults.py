@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from holdfast.dropin.python_dynamodb_lock.heart import ADAPTIVE
+from holdfast.dropin.python_dynamodb_lock.heartbeat import ADAPTIVE
 from holdfast.dropin.python_dynamodb_lock.table import LEASE_DURATION, OWNER_NAME, VERSION
 
 

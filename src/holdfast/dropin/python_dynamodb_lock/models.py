@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Protocol
 from urllib.parse import quote
 
@@ -19,7 +18,7 @@ AppCallback = Callable[[str, Any], Any]
 
 
 class Releaser(Protocol):
-    """Who can release a lock."""
+    """A client that can release a lock."""
 
     def release_lock(self, lock: Any, best_effort: bool = True) -> None: ...
 
@@ -48,15 +47,9 @@ class BaseDynamoDBLock:
     """A lock as its item shows it: somebody's, or our own."""
 
     def __init__(
-        self,
-        partition_key: str,
-        sort_key: str,
-        owner_name: str,
-        lease_duration: float,
-        record_version_number: str,
-        expiry_time: int,
-        additional_attributes: dict[str, Any] | None,
-    ) -> None:
+        self, partition_key: str, sort_key: str, owner_name: str, lease_duration: float,
+        record_version_number: str, expiry_time: int, additional_attributes: dict[str, Any] | None,
+    ) -> None:  # fmt: skip
         self.partition_key = partition_key
         self.sort_key = sort_key
         self.owner_name = owner_name
@@ -82,17 +75,10 @@ class DynamoDBLock(BaseDynamoDBLock):
     INVALID = "INVALID"
 
     def __init__(
-        self,
-        partition_key: str,
-        sort_key: str,
-        owner_name: str,
-        lease_duration: float,
-        record_version_number: str,
-        expiry_time: int,
-        additional_attributes: dict[str, Any] | None,
-        app_callback: AppCallback | None,
-        lock_client: Releaser,
-    ) -> None:
+        self, partition_key: str, sort_key: str, owner_name: str, lease_duration: float,
+        record_version_number: str, expiry_time: int, additional_attributes: dict[str, Any] | None,
+        app_callback: AppCallback | None, lock_client: Releaser,
+    ) -> None:  # fmt: skip
         super().__init__(
             partition_key, sort_key, owner_name, lease_duration,
             record_version_number, expiry_time, additional_attributes,
@@ -108,19 +94,14 @@ class DynamoDBLock(BaseDynamoDBLock):
     def __enter__(self) -> DynamoDBLock:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
         self.release(best_effort=True)
 
     def release(self, best_effort: bool = True) -> None:
         """Give it back. In best effort an error is logged, and the lease frees the lock."""
         self.lock_client.release_lock(self, best_effort)
 
-    # --- for the client, who holds `thread_lock` --------------------------------------------
+    # --- for the client, which holds `thread_lock` ------------------------------------------
 
     def _set_renewed(self, sent: Micros) -> None:
         self._renewed = sent

@@ -1,10 +1,9 @@
-"""The lock's item: what is asked of DynamoDB, and how a lock is read from what it says.
+"""The lock's item: what is asked of DynamoDB, and how a lock is read from an item.
 
-The items are those of the original. Ours have one more attribute, where the service tells
-its time: `holdfast_lease`, with the time at which the lease ends by the service's clock, and
-the version of which this is true. Nobody who reads it has to trust a machine's clock; the
-original takes it for an additional attribute of the application, and replaces it with the
-item when it takes the lock over.
+The items are those of the original. If the service tells its time, ours have one more attribute,
+`holdfast_lease`: when the lease ends by the service's clock, and for which version that is true.
+So a reader need not trust any machine's clock. The original takes it for an attribute of the
+application, and replaces it together with the item when it takes the lock over.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ LEASE_ENDS_AT = "ends_at"
 
 @dataclass(frozen=True)
 class Names:
-    """What the table calls its keys and the time to live."""
+    """The names of the table's keys and of its TTL attribute."""
 
     partition_key: str
     sort_key: str
@@ -45,11 +44,11 @@ class LockTable:
         self._deletes_expired: bool | None = None
 
     def get(self, partition_key: str, sort_key: str) -> Item | None:
-        """The item of a lock, whoever holds it."""
+        """Returns the item of a lock; None if there is none."""
         return self._items.get(self._key(partition_key, sort_key))
 
     def insert(self, lock: DynamoDBLock) -> Answer:
-        """Write a lock where there is none."""
+        """Write a lock, if there is none."""
         free = Condition(
             "attribute_not_exists(#pk) AND attribute_not_exists(#sk)", self._key_names()
         )
@@ -60,7 +59,7 @@ class LockTable:
         return self._put(lock, self._has(version))
 
     def renew(self, lock: DynamoDBLock, old: str, new: str, expiry_time: int) -> Answer:
-        """Write another version, so that everybody sees that we live."""
+        """Write another version, so that others see that the holder is alive."""
         condition = self._has(old)
         names = {**condition.names, "#et": self._names.ttl_attribute}
         values = {**condition.values, ":new_rvn": new, ":new_et": expiry_time}
@@ -87,7 +86,7 @@ class LockTable:
         if self._deletes_expired is None:
             try:
                 self._deletes_expired = self._items.deletes_expired(self._names.ttl_attribute)
-            except Exception:  # who may not ask does not know
+            except Exception:  # we may not be allowed to ask
                 self._deletes_expired = False
         return self._deletes_expired
 

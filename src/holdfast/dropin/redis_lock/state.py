@@ -13,8 +13,8 @@ from typing import Any
 from redis.exceptions import LockError, LockNotOwnedError
 
 from holdfast.core.holds import Hold
-from holdfast.dropin.keeping import Renewals, renewals
 from holdfast.dropin.redis_lock.protocol import AcquireRequest
+from holdfast.dropin.renewals import Renewals, renewals
 
 CHANNEL = "holdfast:freed:"
 TOKEN_BYTES = 16  # as hex: the size of redis-py's own

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from types import TracebackType
 from typing import Any, Protocol
 
 
@@ -18,34 +17,36 @@ class LockException(Exception):
     """The resource cannot be locked."""
 
 
-@dataclass(frozen=True)
-class Client:
+class _Row:
+    """Shown as the original shows its rows."""
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={_quoted(value)}" for name, value in self.to_dict().items())
+        return f"<{type(self).__name__}({', '.join(shown)})>"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the row as plain data."""
+        return dict(vars(self))
+
+
+def _quoted(value: Any) -> str:
+    return f"'{value}'" if isinstance(value, str) else str(value)
+
+
+@dataclass(frozen=True, repr=False)
+class Client(_Row):
     """A process, an application or a person that needs access to a resource."""
 
     client_id: int
     name: str
 
-    def __repr__(self) -> str:
-        return f"<Client(client_id={self.client_id}, name='{self.name}')>"
 
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return {"client_id": self.client_id, "name": self.name}
-
-
-@dataclass(frozen=True)
-class Resource:
+@dataclass(frozen=True, repr=False)
+class Resource(_Row):
     """Something that can be locked, such as a database or a file."""
 
     resource_id: int
     uri: str
-
-    def __repr__(self) -> str:
-        return f"<Resource(resource_id={self.resource_id}, uri='{self.uri}')>"
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return {"resource_id": self.resource_id, "uri": self.uri}
 
 
 @dataclass(frozen=True)
@@ -89,12 +90,7 @@ class ResourceLock:
     def __enter__(self) -> ResourceLock:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, exc_type: Any, exc: Any, trace: Any) -> None:
         assert self._locker is not None
         try:
             self._locker.unlock(self)

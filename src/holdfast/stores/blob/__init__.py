@@ -1,1 +1,1 @@
-"""Locks in blob storage: S3, Azure, Google Cloud, or a shared directory."""
+"""Locks as objects in a bucket or container: S3, Azure, Google Cloud."""

@@ -1,4 +1,4 @@
-"""From a URL or an object of obstore's to the place where our records are."""
+"""From a URL, or a store of obstore's, to a bucket and its settings."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from obstore.store import AzureStore, GCSStore, LocalStore, MemoryStore, S3Store
 
 from holdfast.core.records import SECOND
 from holdfast.errors import BadOption, BadURL, Misconfigured, MissingDriver
-from holdfast.stores.blob.clock import Grain
+from holdfast.stores.blob.bucket import Bucket
 from holdfast.stores.blob.names import check_prefix
-from holdfast.stores.blob.wire import Place
+from holdfast.stores.blob.service_clock import Precision
 from holdfast.stores.shortage import has_room_for, shortage
 from holdfast.stores.url import redact
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 Protocol = Literal["conditional", "last-writer"]
 TIMEOUT_S = 10.0
-# How far the clocks of a service's machines may differ. Nobody promises any figure; those of
-# the large ones are kept to a small part of this.
+# How far the clocks of a service's machines may differ. No service promises a figure; the clocks of
+# the large services differ by a small part of this.
 CLOCK_SKEW_S = 1.0
 
 _BUCKETS: dict[str, tuple[type[Any], str]] = {
@@ -42,7 +42,7 @@ _PROVIDERS = {
 
 
 class Settings(Struct, frozen=True):
-    """What is ours among the options of a URL; the rest is obstore's."""
+    """Holdfast's own options in a URL; all others are obstore's."""
 
     protocol: Protocol = "conditional"
     timeout_s: float = TIMEOUT_S
@@ -51,13 +51,13 @@ class Settings(Struct, frozen=True):
     prefix: str = ""
 
     @property
-    def grain(self) -> Grain:
-        """How finely a service of that kind tells the time."""
-        return Grain(skew=round(self.clock_skew_s * SECOND))
+    def precision(self) -> Precision:
+        """Returns how precisely the service tells the time."""
+        return Precision(skew=round(self.clock_skew_s * SECOND))
 
 
 def settings_from(given: dict[str, Any]) -> Settings:
-    """Take our options out of these."""
+    """Take Holdfast's own options out of `given`, and return them."""
     default = Settings()
     protocol = given.pop("protocol", default.protocol)
     if protocol not in ("conditional", "last-writer"):
@@ -87,8 +87,8 @@ def _number(given: dict[str, Any], name: str, default: float, least: float) -> f
 # --- URLs -----------------------------------------------------------------------------------
 
 
-def open_source(url: StoreURL, given: dict[str, Any]) -> tuple[Place, Settings]:
-    """The place that a URL names."""
+def open_bucket(url: StoreURL, given: dict[str, Any]) -> tuple[Bucket, Settings]:
+    """Returns the bucket that a URL names, opened."""
     scheme = _SCHEMES.get(url.scheme, url.scheme)
     options = {**url.options, **given}
     settings = settings_from(options)
@@ -102,21 +102,21 @@ def open_source(url: StoreURL, given: dict[str, Any]) -> tuple[Place, Settings]:
         options.setdefault("account_name", url.host.partition(".")[0])
     prefix = check_prefix(url.path)
     where = f"{scheme}://{bucket}/{prefix}"
-    store = _open_bucket(kind, bucket, settings, options, where)
-    return Place(store, prefix, where, by_generation=kind is GCSStore), settings
+    store = _open_store(kind, bucket, settings, options, where)
+    return Bucket(store, prefix, where, by_generation=kind is GCSStore), settings
 
 
 def _as_written(url: StoreURL) -> str:
-    """The bucket; `url.host` has lost the upper case, which old ones on S3 may have."""
+    """Returns the bucket's name. `url.host` is lower case, and old buckets on S3 may not be."""
     return urlsplit(url.text).netloc.rpartition("@")[2]
 
 
-def _open_bucket(
+def _open_store(
     kind: type[Any], bucket: str, settings: Settings, options: dict[str, Any], where: str
 ) -> Any:
     timeout = f"{settings.timeout_s:g}s"
     client = {"timeout": timeout, "connect_timeout": timeout, **options.pop("client_options", {})}
-    # What is tried again, and for how long, is for the steps to decide, who know the deadline.
+    # obstore does not try again: the core's steps decide that, because they know the deadline.
     retries = options.pop("retry_config", {"max_retries": 0})
     if _in_the_clear(options) or '"http://' in str(options.get("service_account_key")):
         client.setdefault("allow_http", True)
@@ -131,14 +131,14 @@ def _open_bucket(
         raise BadURL(f"{where} cannot be opened: {words}") from exc
 
 
-# All the names that obstore knows for it; those of the services of credentials are others.
+# All names that obstore knows for the endpoint of the service.
 _ENDPOINT = re.compile(
     r"((aws|azure|azure_storage|google)_)?(endpoint|endpoint_url|base_url)", re.IGNORECASE
 )
 
 
 def _in_the_clear(options: dict[str, Any]) -> bool:
-    """Whether an endpoint without TLS is named. One without a scheme would have obstore panic."""
+    """Whether the endpoint has no TLS. Refuses one without a scheme, which makes obstore panic."""
     named = {name: str(value) for name, value in options.items() if _ENDPOINT.fullmatch(name)}
     for name, endpoint in named.items():
         if not re.match(r"https?://.", endpoint, re.IGNORECASE):
@@ -156,21 +156,21 @@ def _provider(name: str) -> Any:
         raise Misconfigured(f"{name} found no credentials ({type(exc).__name__}).") from exc
 
 
-def _open_folder(url: StoreURL, settings: Settings, options: dict[str, Any]) -> Place:
+def _open_folder(url: StoreURL, settings: Settings, options: dict[str, Any]) -> Bucket:
     if options:
         raise BadURL(f"file: URLs have no option {', '.join(sorted(options))}.")
     try:
         store = LocalStore(prefix=url.path, mkdir=False)
     except (BaseError, ValueError, OSError) as exc:
         raise Misconfigured(f"{url.path} is not a folder that can be used.") from exc
-    return Place(store, "", f"file://{url.path}", by_generation=False, in_order=False)
+    return Bucket(store, "", f"file://{url.path}", by_generation=False, in_order=False)
 
 
 # --- objects --------------------------------------------------------------------------------
 
 
-def adopt_place(found: Any, given: dict[str, Any]) -> tuple[Place, Settings]:
-    """The place that an open store of obstore's stands for."""
+def adopt_bucket(found: Any, given: dict[str, Any]) -> tuple[Bucket, Settings]:
+    """Returns the bucket that an open store of obstore's stands for."""
     options = dict(given)
     settings = settings_from(options)
     if options:
@@ -179,4 +179,4 @@ def adopt_place(found: Any, given: dict[str, Any]) -> tuple[Place, Settings]:
         raise BadURL(f"Locks cannot be kept in a {type(found).__name__} of obstore's.")
     where = f"{type(found).__name__}({getattr(found, 'prefix', None) or ''})"
     generation = isinstance(found, GCSStore)
-    return Place(found, settings.prefix, where, by_generation=generation), settings
+    return Bucket(found, settings.prefix, where, by_generation=generation), settings

@@ -1,8 +1,8 @@
 """From a key to the name of its object, and back.
 
-A name is the percent-encoded key under the prefix, so no key escapes it: a slash becomes
-`%2F`, and `..` is no folder with `.json` behind it. A name that would be too long for some
-store is cut, and a digest of the key makes it the key's own; the object has the whole key.
+A name is the percent-encoded key and `.json`, under the prefix. So no key leads out of the prefix:
+a slash becomes `%2F`, and `...json` is no folder. A name that would be too long for some service is
+cut, and a digest of the key makes it unique; the object itself contains the whole key.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CLOCK = ".holdfast-clock"
 
 
 def name_of(key: str) -> str:
-    """The name of a key's object, without the prefix."""
+    """Returns the name of a key's object, without the prefix."""
     encoded = quote(key, safe="")
     if len(encoded) > LONGEST:
         encoded = f"{encoded[:KEPT]}{CUT}{sha256(key.encode()).hexdigest()}"
@@ -31,7 +31,7 @@ def name_of(key: str) -> str:
 
 
 def key_of(name: str) -> str | None:
-    """The key whose object this is, as far as the name tells; None: not one of ours."""
+    """Returns the key of an object, as far as the name tells; None if it is not one of ours."""
     encoded = name.removesuffix(SUFFIX)
     if encoded == name:
         return None
@@ -40,20 +40,20 @@ def key_of(name: str) -> str | None:
 
 
 def start_of(prefix: str) -> str:
-    """How the names of all keys with this prefix begin."""
+    """Returns how the names of all keys with this prefix begin."""
     return quote(prefix, safe="")[:KEPT]
 
 
 def before(start: str) -> str:
-    """Something to list from, so that names with this start come after it. `.` and `..` are no
-    names of objects: what is almost as large does."""
+    """Returns where to start a listing, so that all names with this start come after it. `.` and
+    `..` cannot be names, so the next smaller name is used."""
     if start not in (".", ".."):
         return start
     return start[:-1] + chr(ord(start[-1]) - 1) + "~"
 
 
 def check_prefix(path: str) -> str:
-    """The prefix in a URL's path, without slashes around it; or what is wrong with it."""
+    """Returns the prefix in a URL's path, without slashes around it. Raises `BadURL`."""
     prefix = path.strip("/")
     parts = prefix.split("/") if prefix else []
     if any(part in ("", ".", "..") for part in parts):

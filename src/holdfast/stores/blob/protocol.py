@@ -1,19 +1,19 @@
 """Load, swap, scan and wait as requests to a blob store.
 
-Generators that yield requests (see `requests`) and share the suffix `_calls`; the blocking
-and the asyncio store both run them.
+The functions are generators with the suffix `_calls`: they yield requests (see `requests`), get
+the answers, and return the result. The blocking and the asyncio transport run them.
 
-Conditional, where the store can compare:
+`Conditional` is for services that compare before they write:
 
     load     GET
     swap     PUT if absent, or if the ETag (GCS: generation) is still that; if not, GET
     wait     GET unless the ETag is still that, again and again
 
-When a write is refused, what is there may be our own: something below us sent it twice. The
-nonce in the body tells. The clock is explained in `clock`.
+When a write is refused, the object that is there may be our own: a layer below us may have sent
+the write twice. The nonce in the body tells. `service_clock` explains how the time is known.
 
-Last writer wins, where it cannot: `LastWriter` reads, writes, waits until the writes of all
-who had read the same must have arrived, and reads again who was the last.
+`LastWriter` is for services that do not compare. It reads, writes, waits until the writes of all
+clients that had read the same must have arrived, and reads again to see whose write was the last.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from holdfast.core.records import SECOND, Micros, Record
 from holdfast.errors import HoldfastError, Misconfigured, OutcomeUnknown, Unavailable
 from holdfast.runtime import clock
 from holdfast.stores.base import Outcome
-from holdfast.stores.blob.body import (
+from holdfast.stores.blob.codec import (
     expiries_from,
     label_of,
     new_nonce,
@@ -38,9 +38,8 @@ from holdfast.stores.blob.body import (
     unpack,
     with_expiries,
 )
-from holdfast.stores.blob.clock import ServiceClock
-from holdfast.stores.blob.memory import Memory
 from holdfast.stores.blob.names import CLOCK, key_of, name_of, start_of
+from holdfast.stores.blob.own_writes import OwnWrites
 from holdfast.stores.blob.requests import (
     Answer,
     Calls,
@@ -56,33 +55,36 @@ from holdfast.stores.blob.requests import (
     Unchanged,
     Written,
 )
+from holdfast.stores.blob.service_clock import ServiceClock
 from holdfast.stores.waiting.handles import is_taken
 
-# A waiter looks again after a part of the time that it has waited for so far, so that short
-# waits end soon and long ones cost little.
+# A waiting call looks again after a fraction of the time that it has waited so far (1 divided by
+# NAP_DIVISOR), so that short waits end soon and long waits cost little.
 FIRST_NAP: Micros = 20_000
 LONGEST_NAP: Micros = SECOND
-PATIENCE = 20
-# Where the clock may not be read by a write, it is not tried again for a while.
+NAP_DIVISOR = 20
+# Where we may not write the object that the clock is read from, we do not try again for this long.
 TRY_CLOCK_AGAIN: Micros = 60 * SECOND
-# The last writer is asked for after this, or after a few times the slowest request of late.
+# How long `LastWriter` waits before it reads again: at least this, and at least MARGIN times the
+# slowest request of late.
 SHORTEST_MARGIN: Micros = 50_000
 MARGIN = 4
 
 
 class Conditional:
-    """The protocol for a store that compares."""
+    """The protocol for a service that compares."""
 
     def __init__(self, service: ServiceClock, *, errors_tell_time: bool = False) -> None:
         self.clock = service
         self._errors_tell_time = errors_tell_time
         self._no_clock_until: Micros = 0
-        self._memory = Memory()
+        self._own_writes = OwnWrites()
 
     # --- load -------------------------------------------------------------------------------
 
     def load_calls(self, key: str) -> Calls[Entry]:
-        """One request, and two more where somebody's time may be up and ours is not fresh."""
+        """One request; two more to read the clock, if it may decide whether somebody's lease has
+        run out and was not read lately."""
         sent = clock.monotonic()
         answer: Answer = yield Get(name_of(key))
         return (yield from self._entry_calls(key, answer, sent))
@@ -99,15 +101,15 @@ class Conditional:
         return replace(entry, now=now)
 
     def _entry(self, key: str, answer: Answer) -> Entry:
-        """What an answer shows, without the time."""
+        """Returns what an answer shows, without the service's time."""
         if not isinstance(answer, Found):
             return Entry()
         version = self._version(answer)
         entry = unpack(key, answer.body, version, None)
-        written = self.clock.grain.interval(answer.modified)
+        written = self.clock.precision.interval(answer.modified)
         if written is None:
             return entry
-        when = self._memory.when(key, version)
+        when = self._own_writes.when(key, version)
         if when is not None:
             self.clock.learn(written, *when)
         record = with_expiries(entry.record, expiries_from(entry.record, written))
@@ -119,20 +121,20 @@ class Conditional:
     # --- the time -----------------------------------------------------------------------------
 
     def _now_calls(self) -> Calls[Interval | None]:
-        """The service's time; None: it does not tell."""
+        """Returns the service's time; None if it does not tell."""
         now = self.clock.now()
         if now is None and clock.monotonic() >= self._no_clock_until:
             try:
                 yield from self._probe_calls()
-            except Misconfigured:  # who may only look does without
+            except Misconfigured:  # a client that may only read does without
                 self._no_clock_until = clock.monotonic() + TRY_CLOCK_AGAIN
-            except OutcomeUnknown as trouble:  # what was asked for was only a look
+            except OutcomeUnknown as trouble:  # the caller only wanted to read
                 raise Unavailable(str(trouble)) from trouble.__cause__
             now = self.clock.now()
         return now
 
     def _probe_calls(self) -> Calls[None]:
-        """Read the clock: what we have just written has the time of that."""
+        """Read the clock: write an object, and look at its time."""
         sent = clock.monotonic()
         if self._errors_tell_time:
             answer: Answer = yield Get(CLOCK)
@@ -141,20 +143,20 @@ class Conditional:
         yield Put(CLOCK, b"Written to read the clock of this service.\n", anyway=True)
         answer = yield Head(CLOCK)
         if isinstance(answer, Found):
-            shown = self.clock.grain.interval(answer.modified)
+            shown = self.clock.precision.interval(answer.modified)
             if shown is not None:
                 self.clock.learn(shown, sent, clock.monotonic())
 
     def _learn_from(self, answer: Answer, sent: Micros) -> bool:
         if not isinstance(answer, Missing) or answer.time is None:
             return False
-        self.clock.learn(self.clock.grain.exact(answer.time), sent, clock.monotonic())
+        self.clock.learn(self.clock.precision.exact(answer.time), sent, clock.monotonic())
         return True
 
     # --- swap -------------------------------------------------------------------------------
 
     def swap_calls(self, key: str, version: Version, record: Record | None) -> Calls[Outcome]:
-        """One request if the condition is met."""
+        """One request, if the condition is met."""
         if record is None and version is None:
             return (yield from self._absent_calls(key))
         name, nonce, only = name_of(key), new_nonce(), version
@@ -168,11 +170,11 @@ class Conditional:
                 return self._done(key, record, answer.version, sent)
             try:
                 found: Answer = yield Get(name)
-            except Unavailable as trouble:  # what is there may be ours
+            except Unavailable as trouble:  # the object that is there may be ours
                 raise OutcomeUnknown(str(trouble)) from trouble.__cause__
             label = label_of(found.body) if isinstance(found, Found) else None
             if isinstance(found, Found) and label is not None and label.key == key:
-                if label.write == nonce:  # it was sent twice, and the first time it was done
+                if label.write == nonce:  # sent twice, and carried out the first time
                     return self._done(key, record, found.version, sent)
                 if version is None and label.dropped:
                     only = found.version
@@ -185,28 +187,28 @@ class Conditional:
         return Swapped(None, entry.now) if entry.version is None else Conflict(entry)
 
     def _settled_calls(self, key: str, version: Version, record: Record) -> Calls[Record | None]:
-        """The record with the expiries of those who were written by us before, and left it to
-        the clock: this write moves the object's time. None: it has changed meanwhile."""
-        if self._memory.left_open(key, version, record):
+        """Returns the record with the expiries of the parties that an earlier write of ours left to
+        the object's time, which this write changes. None: the object has changed meanwhile."""
+        if self._own_writes.left_open(key, version, record):
             answer: Answer = yield Head(name_of(key))
             if not isinstance(answer, Found) or answer.version != version:
                 return None
-            written = self.clock.grain.interval(answer.modified)
+            written = self.clock.precision.interval(answer.modified)
             if written is not None:
-                self._memory.close(key, version, expiries_from(record, written))
-        return with_expiries(record, self._memory.expiries(key, version))
+                self._own_writes.close(key, version, expiries_from(record, written))
+        return with_expiries(record, self._own_writes.expiries(key, version))
 
     def _done(self, key: str, record: Record | None, version: Version, sent: Micros) -> Swapped:
         if record is None:
-            self._memory.forget(key)
+            self._own_writes.forget(key)
             return Swapped(None, self.clock.now())
-        self._memory.wrote(key, version, record, sent, clock.monotonic())
+        self._own_writes.wrote(key, version, record, sent, clock.monotonic())
         return Swapped(version, self.clock.now())
 
     # --- scan -------------------------------------------------------------------------------
 
     def scan_calls(self, prefix: str, cursor: str | None, limit: int) -> Calls[Page]:
-        """A listing, and a request for each record in it."""
+        """A listing, and a GET for each record in it."""
         names: list[str] = yield Names(start_of(prefix), cursor, limit)
         answers: Sequence[Answer] = yield Several(tuple(Get(name) for name in names))
         now = (yield from self._now_calls()) if names else self.clock.now()
@@ -224,10 +226,10 @@ class Conditional:
     def wait_calls(
         self, key: str, version: Version, token: str, at_most: Micros
     ) -> Calls[Entry | None]:
-        """Look again and again, at first soon, then less and less often: what was found."""
+        """Look again and again, less and less often. Returns what was found."""
         started = clock.monotonic()
         ends_at = started + at_most
-        first = self._memory.waiting_since(key, token, started)
+        first = self._own_writes.waiting_since(key, token, started)
         while (left := ends_at - clock.monotonic()) > 0:
             nap = _nap(clock.monotonic() - first)
             if (yield Pause(min(nap, left))) or nap >= left:
@@ -242,7 +244,7 @@ class Conditional:
                     return (yield from self._entry_calls(key, answer, sent))
                 version = entry.version
             except HoldfastError:
-                return None  # whoever waits looks for themselves, and meets the same trouble
+                return None  # the caller looks for itself, and meets the same error
         return None
 
     def _unless(self, version: Version) -> Version:
@@ -250,7 +252,7 @@ class Conditional:
 
 
 class LastWriter(Conditional):
-    """The protocol for a store that does not compare: best effort, and no more."""
+    """The protocol for a service that does not compare: best effort, and no more."""
 
     _slowest: Micros = 0
 
@@ -262,7 +264,7 @@ class LastWriter(Conditional):
         return None
 
     def swap_calls(self, key: str, version: Version, record: Record | None) -> Calls[Outcome]:
-        """Read and compare, write, wait, and read who was the last."""
+        """Read and compare, write, wait, and read whose write was the last."""
         name, nonce, sent = name_of(key), new_nonce(), clock.monotonic()
         before: Answer = yield Get(name)
         self._measure(sent)
@@ -270,13 +272,13 @@ class LastWriter(Conditional):
             return Conflict((yield from self._entry_calls(key, before, sent)))
         if record is None:
             yield Delete(name)
-            self._memory.forget(key)
+            self._own_writes.forget(key)
             return Swapped(None, self.clock.now())
         if isinstance(before, Found):
-            written = self.clock.grain.interval(before.modified)
-            if written is not None and self._memory.left_open(key, version, record):
-                self._memory.close(key, version, expiries_from(record, written))
-        body = pack(key, nonce, with_expiries(record, self._memory.expiries(key, version)))
+            written = self.clock.precision.interval(before.modified)
+            if written is not None and self._own_writes.left_open(key, version, record):
+                self._own_writes.close(key, version, expiries_from(record, written))
+        body = pack(key, nonce, with_expiries(record, self._own_writes.expiries(key, version)))
         sent = clock.monotonic()
         yield Put(name, body, anyway=True)
         self._measure(sent)
@@ -292,7 +294,7 @@ class LastWriter(Conditional):
 
 
 def _nap(waited: Micros) -> Micros:
-    nap = min(max(waited // PATIENCE, FIRST_NAP), LONGEST_NAP)
+    nap = min(max(waited // NAP_DIVISOR, FIRST_NAP), LONGEST_NAP)
     return round(nap * random.uniform(0.5, 1.5))
 
 
@@ -301,3 +303,8 @@ def _key_in(name: str, answer: Answer) -> str | None:
     if label is not None and name_of(label.key) == name:
         return label.key
     return key_of(name)
+
+
+def check_calls() -> Calls[None]:
+    """The smallest request that needs the bucket."""
+    yield Names("", None, 1)

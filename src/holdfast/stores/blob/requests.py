@@ -23,7 +23,7 @@ class Found(Struct, frozen=True):
 
 
 class Missing(Struct, frozen=True):
-    """There is no such object. `time` is the service's, where its reply tells it."""
+    """There is no such object. `time` is the service's time, if its reply tells it."""
 
     time: datetime | None = None
 
@@ -39,7 +39,7 @@ class Unmet(Struct, frozen=True):
 
 
 class Unchanged(Struct, frozen=True):
-    """The object has still the version that we know."""
+    """The object still has the version that we know."""
 
 
 Answer: TypeAlias = Found | Missing | Written | Unmet | Unchanged
@@ -81,7 +81,7 @@ class Several(Struct, frozen=True):
 
 
 class Names(Struct, frozen=True):
-    """The first names in order that begin so, after another -> a list of them."""
+    """The first names in order that begin with `start` and come after `after` -> a list."""
 
     start: str
     after: str | None
@@ -89,7 +89,7 @@ class Names(Struct, frozen=True):
 
 
 class Pause(Struct, frozen=True):
-    """Nothing, for a while -> True if the store was closed meanwhile."""
+    """Wait for a while -> True if the store was closed meanwhile."""
 
     duration: Micros
 

@@ -1,9 +1,9 @@
-"""Which table, and how to reach it: from a URL, or on boto3's objects.
+"""From a URL, or an object of boto3's, to a client and the options of a table.
 
     dynamodb://TABLE?region=eu-west-1&endpoint_url=http://localhost:8000
 
-Credentials come from where boto3 finds them: the environment, a profile, a role. They have
-no place in a URL.
+boto3 finds the credentials: in the environment, in a profile, or in the machine's role. They do
+not belong in the URL.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,255}")
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """What can be said about a DynamoDB store, in the URL or as arguments of `connect`."""
+    """The options of a DynamoDB store, in the URL or as arguments of `connect`."""
 
     table: str
     region: str | None = None
@@ -48,11 +48,11 @@ class Options(Struct, frozen=True, kw_only=True):
 
     @property
     def clock_margin(self) -> Micros:
-        """How far the clock of one of the service's machines may be off."""
+        """Returns how far the clock of one of the service's machines may be off."""
         return int(self.clock_margin_s * SECOND)
 
 
-# The least and the most of those that are numbers.
+# The options that are numbers: type, minimum and maximum.
 _NUMBERS: Mapping[str, tuple[type, float, float]] = {
     "timeout_s": (float, 0.1, 60),
     "poll_s": (float, 0.05, 60),
@@ -60,12 +60,12 @@ _NUMBERS: Mapping[str, tuple[type, float, float]] = {
     "read_capacity": (int, 1, 40_000),
     "write_capacity": (int, 1, 40_000),
 }
-# What a client that exists already has decided.
+# Options that cannot be changed on a client that exists already.
 _OF_A_CLIENT = frozenset({"region", "endpoint_url", "profile", "timeout_s"})
 
 
 def options_from(given: Mapping[str, Any]) -> Options:
-    """Checked options."""
+    """Returns options that were checked. Raises `BadOption`."""
     unknown = given.keys() - set(Options.__struct_fields__)
     if unknown:
         raise BadOption(f"A DynamoDB store has no option {', '.join(sorted(unknown))}.")
@@ -100,7 +100,7 @@ def _number(name: str, value: Any) -> Any:
 
 
 def options_from_url(url: StoreURL, given: Mapping[str, Any]) -> Options:
-    """A URL's options, under those that were given as arguments."""
+    """Returns the options in a URL and in the arguments. Arguments win."""
     table = urlsplit(url.text).netloc  # `url.host` has lost the upper case
     if url.user or url.password or "@" in table:
         raise BadURL(
@@ -116,8 +116,8 @@ def options_from_url(url: StoreURL, given: Mapping[str, Any]) -> Options:
 
 
 def new_client(session: Any, options: Options) -> Any:
-    """A client of our own, which tries once: whether to try again is for the core to say,
-    which knows what is at stake and how much time is left."""
+    """Returns a client of our own, which sends each request once. The core decides whether to try
+    again: it knows how much time is left."""
     config = Config(
         retries={"total_max_attempts": 1, "mode": "standard"},
         connect_timeout=options.timeout_s,
@@ -150,7 +150,7 @@ def _cannot(exc: Exception) -> HoldfastError:
 
 
 class Adopted(Struct, frozen=True):
-    """A client to work with, and what is known of it."""
+    """A client, and what is known of it. `owned`: we made it, and close it."""
 
     client: Any
     options: Options
@@ -159,7 +159,8 @@ class Adopted(Struct, frozen=True):
 
 
 def adopt(found: Any, given: Mapping[str, Any]) -> Adopted:
-    """On a client, a resource or a table of the application's, or with its session."""
+    """Returns the client of an application's client, resource or table, or a new one on its
+    session."""
     if isinstance(found, boto3.Session):
         options = options_from(given)
         return Adopted(new_client(found, options), options, owned=True)

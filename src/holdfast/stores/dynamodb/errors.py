@@ -2,14 +2,14 @@
 
 `MEANINGS` is the table. An error that the service reports with a 4xx code is about a request that
 it did not carry out. After a 5xx, a time-out or a broken connection a write may be done or not.
-And a request that botocore sent more than once on its own account may have been done by one of
-the earlier attempts, whatever the last one was told.
+And if botocore has sent a request more than once by its own decision, an earlier attempt may have
+been carried out, whatever the answer to the last one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from botocore import exceptions as boto
@@ -23,10 +23,10 @@ from holdfast.errors import (
     StoreFull,
     Unavailable,
 )
+from holdfast.stores.dynamodb.protocol import Doing
 from holdfast.stores.shortage import ADVICE, is_shortage
 from holdfast.stores.url import redact
 
-Doing = Literal["reading", "writing", "setting up"]
 CONDITION_FAILED = "ConditionalCheckFailedException"
 INVALID = "ValidationException"
 MOST_WORDS = 300
@@ -64,7 +64,7 @@ def _codes(*codes: str) -> frozenset[str]:
 # The first row that fits counts. A write is only said to be not done, by anything but
 # `OutcomeUnknown`, where the service said so, or where the request had not left.
 MEANINGS: tuple[Meaning, ...] = (
-    # --- the service failed: who knows how far it got ---
+    # --- the service failed, and may have carried the request out before ---
     Meaning(lambda exc: is_answer(exc) and status_of(exc) >= 500, Unavailable, OutcomeUnknown),
     # --- the service answered, and did not do it ---
     Meaning(
@@ -185,9 +185,8 @@ _REFUSED = Meaning((boto.ClientError,), Misconfigured, Misconfigured)
 
 
 def refuse_half(response_dict: Mapping[str, Any] | None, **_: Any) -> None:
-    """A reply that broke off is none. botocore does not look at how long it should be, and half
-    an item would be no item to it, like anything else that it cannot read: a lock that somebody
-    holds would seem to be free."""
+    """Refuse a reply that broke off. botocore does not check its length, and takes half an item,
+    like anything else that it cannot read, for no item: a lock that is held would seem free."""
     if response_dict is None:  # there is none at all
         return
     body, length = response_dict["body"], response_dict["headers"].get("Content-Length")
@@ -209,17 +208,17 @@ def _is_json(body: bytes) -> bool:
 
 
 def code_of(exc: Exception) -> str:
-    """The service's name for an error; empty if it is not the service's."""
+    """Returns the service's code for an error; empty if the error is not the service's."""
     return str(_answer(exc).get("Error", {}).get("Code", ""))
 
 
 def is_answer(exc: Exception) -> bool:
-    """Whether the service said this, and not botocore."""
+    """Whether the service reported this error, and not botocore."""
     return isinstance(exc, boto.ClientError)
 
 
 def was_retried(exc: Exception) -> bool:
-    """Whether botocore had sent the request before, on its own account."""
+    """Whether botocore had sent the request before, by its own decision."""
     return bool(_answer(exc).get("ResponseMetadata", {}).get("RetryAttempts"))
 
 
@@ -228,18 +227,18 @@ def _answer(exc: Exception) -> Mapping[str, Any]:
 
 
 def status_of(exc: Exception) -> int:
-    """The status of the service's answer; 0 if there was none."""
+    """Returns the status of the service's answer; 0 if there was none."""
     return int(_answer(exc).get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
 
 
-def trouble(exc: Exception, doing: Doing, place: str, *, sent_twice: bool) -> HoldfastError:
-    """An error in our words. The caller raises it `from exc`."""
+def trouble(exc: Exception, doing: Doing, where: str, *, sent_twice: bool) -> HoldfastError:
+    """Returns the error to raise instead; the caller raises it `from exc`."""
     meaning = _meaning(exc, doing)
     kind = meaning.reading if doing == "reading" else meaning.writing
-    refused = doing == "writing" and is_answer(exc)  # this time: what of the time before?
+    refused = doing == "writing" and is_answer(exc)  # the attempt before may have been done
     if sent_twice and doing != "reading" and (refused or issubclass(kind, Unavailable)):
         kind = OutcomeUnknown
-    return kind(f"{place}: {_words(exc)} {meaning.advice}".rstrip())
+    return kind(f"{where}: {_words(exc)} {meaning.advice}".rstrip())
 
 
 def _meaning(exc: Exception, doing: Doing) -> Meaning:

@@ -9,33 +9,33 @@ from string import Template
 from typing import Any
 
 from holdfast.errors import ForeignStore, HoldfastError, Misconfigured, Unavailable
+from holdfast.stores.dynamodb.codec import DROP_AT
 from holdfast.stores.dynamodb.connect import Options
 from holdfast.stores.dynamodb.errors import TableMissing, code_of
-from holdfast.stores.dynamodb.items import DROP_AT
-from holdfast.stores.dynamodb.table import Table
+from holdfast.stores.dynamodb.transport import Transport
 
 ACTIVE_WITHIN_S = 300.0
 FIRST_NAP_S, LONGEST_NAP_S = 0.05, 5.0
 TEMPLATES = Path(__file__).with_name("templates")
 
 
-def set_up(table: Table, options: Options) -> None:
-    """Create the table unless it is there, wait until it can be used, and switch TTL on.
-    Harmless to repeat, also from many processes at once."""
+def set_up(transport: Transport, options: Options) -> None:
+    """Create the table unless it exists, wait until it can be used, and enable its TTL. May be
+    repeated, also by many processes at once."""
     try:
-        _describe(table)
+        _describe(transport)
     except TableMissing:
-        _create(table, options)
-    _check_keys(table, _when_active(table))
-    _switch_ttl_on(table)
+        _create(transport, options)
+    _check_keys(transport, options, _when_active(transport))
+    _switch_ttl_on(transport)
 
 
-def _describe(table: Table) -> Mapping[str, Any]:
-    described: Mapping[str, Any] = table.call("describe_table", "setting up")["Table"]
+def _describe(transport: Transport) -> Mapping[str, Any]:
+    described: Mapping[str, Any] = transport.call("describe_table", "setting up")["Table"]
     return described
 
 
-def _create(table: Table, options: Options) -> None:
+def _create(transport: Transport, options: Options) -> None:
     capacity = {
         "ReadCapacityUnits": options.read_capacity,
         "WriteCapacityUnits": options.write_capacity,
@@ -43,9 +43,9 @@ def _create(table: Table, options: Options) -> None:
     how: dict[str, Any] = {"BillingMode": "PAY_PER_REQUEST"}
     if options.billing == "provisioned":
         how = {"BillingMode": "PROVISIONED", "ProvisionedThroughput": capacity}
-    name = table.layout.key_name
+    name = options.partition_key
     try:
-        table.call(
+        transport.call(
             "create_table",
             "setting up",
             AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"}],
@@ -57,47 +57,48 @@ def _create(table: Table, options: Options) -> None:
             raise
 
 
-def _when_active(table: Table) -> Mapping[str, Any]:
+def _when_active(transport: Transport) -> Mapping[str, Any]:
     ends_at = time.monotonic() + ACTIVE_WITHIN_S
     nap = FIRST_NAP_S
     while True:
-        described = _describe(table)
+        described = _describe(transport)
         if described["TableStatus"] in ("ACTIVE", "UPDATING"):
             return described
         if time.monotonic() > ends_at:
-            raise Unavailable(f"{table.place}: it is still {described['TableStatus']}.")
+            raise Unavailable(f"{transport.where}: it is still {described['TableStatus']}.")
         time.sleep(nap)
         nap = min(2 * nap, LONGEST_NAP_S)
 
 
-def _check_keys(table: Table, described: Mapping[str, Any]) -> None:
-    wanted = [(table.layout.key_name, "HASH")]
+def _check_keys(transport: Transport, options: Options, described: Mapping[str, Any]) -> None:
+    wanted = [(options.partition_key, "HASH")]
     found = [(key["AttributeName"], key["KeyType"]) for key in described["KeySchema"]]
     types = {
         one["AttributeName"]: one["AttributeType"] for one in described["AttributeDefinitions"]
     }
-    if found == wanted and types[table.layout.key_name] == "S":
+    if found == wanted and types[options.partition_key] == "S":
         return
     keys = ", ".join(f"{name} ({types[name]}, {kind})" for name, kind in found)
     raise ForeignStore(
-        f"{table.place}: its primary key is {keys}. Holdfast needs a single string as partition "
-        f"key, here {table.layout.key_name}: name it with ?partition_key=, or use another table."
+        f"{transport.where}: its primary key is {keys}. Holdfast needs a single string as "
+        f"partition key, here {options.partition_key}: name it with ?partition_key=, or use "
+        f"another table."
     )
 
 
-def _switch_ttl_on(table: Table) -> None:
-    described = table.call("describe_time_to_live", "setting up")["TimeToLiveDescription"]
+def _switch_ttl_on(transport: Transport) -> None:
+    described = transport.call("describe_time_to_live", "setting up")["TimeToLiveDescription"]
     status, name = described["TimeToLiveStatus"], described.get("AttributeName")
     if status in ("ENABLED", "ENABLING"):
         if name != DROP_AT:
             raise Misconfigured(
-                f"{table.place}: its TTL looks at the attribute {name}, which could delete a lock "
-                f"that is held: switch it to {DROP_AT}, or use another table."
+                f"{transport.where}: its TTL looks at the attribute {name}, which could delete a "
+                f"lock that is held: switch it to {DROP_AT}, or use another table."
             )
         return
     wanted = {"Enabled": True, "AttributeName": DROP_AT}
     try:
-        table.call("update_time_to_live", "setting up", TimeToLiveSpecification=wanted)
+        transport.call("update_time_to_live", "setting up", TimeToLiveSpecification=wanted)
     except HoldfastError as exc:
         if "already enabled" not in str(exc):  # somebody else was faster
             raise
@@ -107,19 +108,20 @@ def _code(exc: HoldfastError) -> str:
     return code_of(exc.__cause__) if isinstance(exc.__cause__, Exception) else ""
 
 
-# --- for those who may not create a table ---------------------------------------------------
+# --- for an administrator ---------------------------------------------------------------------
 
 PARTS = ("policy.json", "cloudformation.yaml", "terraform.tf")
 
 
-def describe(table: Table, options: Options) -> str:
-    """What an administrator needs: the rights, and the table in two languages."""
-    meta = table.client.meta
+def describe(transport: Transport, options: Options) -> str:
+    """Returns what an administrator needs: a policy, and the table for CloudFormation and
+    Terraform."""
+    meta = transport.client.meta
     words = {
-        "table": table.name,
-        "key": table.layout.key_name,
+        "table": transport.table,
+        "key": options.partition_key,
         "drop_at": DROP_AT,
-        "arn": f"arn:{meta.partition}:dynamodb:{meta.region_name}:*:table/{table.name}",
+        "arn": f"arn:{meta.partition}:dynamodb:{meta.region_name}:*:table/{transport.table}",
     }
     return "\n".join(_filled_in(part, words, options) for part in PARTS)
 

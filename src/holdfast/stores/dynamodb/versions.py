@@ -1,9 +1,9 @@
 """Versions: "TURN.WHO.NONCE".
 
-The nonce is new with every write, and drawn by its writer. TURN counts the writes that may
-let somebody in, and WHO says whom the last one of them did: the beginnings of their tokens, or
-* for anyone. So whoever waits sees by the version alone whether to look for himself, and of
-a long queue only the one whose turn it is does.
+The writer draws a new NONCE for every write. TURN counts the writes that may let a waiting call
+in. WHO says whom the last of these writes may let in: the beginnings of their tokens, or * for
+anyone. So a waiting call sees by the version alone whether to try again, and of a long queue only
+the one whose turn it is does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_DIGITS = 18  # of a count; somebody else may have written anything
 
 
 def next_version(version: Version, wake: Wake) -> str:
-    """A version that was never there before."""
+    """Returns a version that was never used before."""
     turn, who = _turn(version)
     if wake != NOBODY:
         turn, who = turn + 1, _who(wake)
@@ -29,7 +29,7 @@ def next_version(version: Version, wake: Wake) -> str:
 
 
 def lets_in(handle: WaitHandle, seen: Entry | None) -> bool:
-    """Whether somebody who sleeps since his version may be let in by what is there now."""
+    """Whether the record that is there now (None: there is none) may let this waiting call in."""
     if seen is None:
         return True
     before = _turn(handle.version)[0] if handle.mark is None else handle.mark
@@ -37,7 +37,7 @@ def lets_in(handle: WaitHandle, seen: Entry | None) -> bool:
     handle.mark = turn
     if turn == before or is_taken(seen):
         return False
-    missed = turn != before + 1  # what came between nobody knows
+    missed = turn != before + 1  # we have not seen whom the writes in between let in
     if missed or who in ("", "*") or handle.token[:TOKEN_PART] in who.split(","):
         handle.found = seen
         return True

@@ -193,13 +193,7 @@ def applied(reply: Any, command: Command, beat: str) -> Applied:
 
 def _claimed(claim: Claim, beat: str, at: Micros, wanted: tuple[Waiter, ...] = ()) -> Verdict:
     """A free lock was claimed: the clock is its fence."""
-    return Granted(
-        Holder(
-            claim.token, at, claim.owner, claim.mode, claim.ttl,
-            at, at + claim.ttl, beat, claim.limit, claim.note,
-        ),
-        wanted,
-    )  # fmt: skip
+    return Granted(claim.holder(at, at, at + claim.ttl, beat), wanted)
 
 
 def _renewed(renew: Renew, beat: str, at: Micros) -> Verdict:

@@ -20,24 +20,25 @@ from holdfast.core.records import SECOND, UNREADABLE, Micros
 from holdfast.errors import CorruptClock, Misconfigured
 from holdfast.runtime import clock
 from holdfast.stores.sqlite import system
-from holdfast.stores.sqlite.file import SQL, Connection
+from holdfast.stores.sqlite.protocol import SQL
+from holdfast.stores.sqlite.transport import Connection
 
-# The namespace in which a machine boots has the same number everywhere.
-MACHINES_OWN = "time:[4026531834]"
+# The time namespace in which Linux boots. Its number is the same everywhere.
+INITIAL_NAMESPACE = "time:[4026531834]"
 # Names of the boot-time clock in /proc/self/timens_offsets; the number is that of Linux 5.6.
 _BOOT_TIME = ("boottime", "7")
-# A clock that shows a later year is broken, and its times would not fit into a record.
+# The end of the year 9999. A clock that shows a later time is broken.
 _LATEST: Micros = 253_402_300_800 * SECOND
 _Offset = Annotated[int, Meta(ge=-_LATEST, le=_LATEST)]
 
 
-class Known(Struct, frozen=True, omit_defaults=True):
-    """What is written in the file: at which boot its clock was at 0, counted from 1970."""
+class StoredClock(Struct, frozen=True, omit_defaults=True):
+    """What the file says: the store's time is `offset` plus the boot-time clock of this boot."""
 
     boot: str
     offset: _Offset
-    # Whether it counts by the machine's clock for certain. Release 0.1 counted by the clock of
-    # whatever namespace it was in.
+    # True if the offset belongs to the machine's own clock. Release 0.1 did not write this, and
+    # used the clock of whatever namespace it was in.
     machine: bool = False
 
 
@@ -54,7 +55,7 @@ class Clock:
             self._check_that_nobody_counts_from_a_boot()
         else:
             self._read = clock.monotonic
-            ahead = _ahead_of_the_machine(connection, self._namespace)
+            ahead = _ahead_of_machine(connection, self._namespace)
             known = read_clock(connection, boot) or set_clock(connection, boot, ahead)
             if ahead and not known.machine:
                 raise Misconfigured(_UNCLEAR.format(path=connection.path))
@@ -91,18 +92,18 @@ _UNCLEAR = (
 
 
 def boot_id() -> str | None:
-    """Which boot of the machine this is; None where the system does not tell."""
-    told = system.told(system.BOOT_ID)
-    return None if told is None else told.strip()
+    """Returns the id of this boot of the machine; None where the system does not tell."""
+    found = system.read_proc(system.BOOT_ID)
+    return None if found is None else found.strip()
 
 
-def _ahead_of_the_machine(connection: Connection, namespace: str | None) -> Micros:
-    """By how much the boot-time clock of this process differs from the machine's."""
-    if namespace is None or namespace == MACHINES_OWN:
+def _ahead_of_machine(connection: Connection, namespace: str | None) -> Micros:
+    """Returns by how much the boot-time clock of this process is ahead of the machine's."""
+    if namespace is None or namespace == INITIAL_NAMESPACE:
         return 0
-    # What the kernel tells is about this process's children.
+    # The kernel tells the offsets of the children's namespace: it must be our own.
     if system.time_namespace(system.CHILDREN_TIME_NAMESPACE) == namespace:
-        for line in (system.told(system.TIME_OFFSETS) or "").splitlines():
+        for line in (system.read_proc(system.TIME_OFFSETS) or "").splitlines():
             name, seconds, nanoseconds = line.split()
             if name in _BOOT_TIME:
                 return int(seconds) * SECOND + int(nanoseconds) // 1000
@@ -118,33 +119,33 @@ def _row(connection: Connection) -> str | bytes | None:
     return None if row is None else row[0]
 
 
-def read_clock(connection: Connection, boot: str) -> Known | None:
-    """What the file says about this boot; None: nothing yet."""
+def read_clock(connection: Connection, boot: str) -> StoredClock | None:
+    """Returns the clock that is stored for this boot; None if there is none yet."""
     raw = _row(connection)
     if raw is None:
         return None
     try:
-        known = msgspec.json.decode(raw, type=Known)
+        known = msgspec.json.decode(raw, type=StoredClock)
     except UNREADABLE as exc:
         raise corrupt(connection, str(exc)) from exc
     return known if known.boot == boot else None
 
 
-def set_clock(connection: Connection, boot: str, ahead: Micros) -> Known:
-    """The first to open the file after a boot says what its clock counts from."""
+def set_clock(connection: Connection, boot: str, ahead: Micros) -> StoredClock:
+    """Store the clock for this boot, unless another process was faster. Returns what is stored."""
     with connection.transaction():
         known = read_clock(connection, boot)  # somebody may have been faster
         if known is None:
             (newest,) = connection.run(SQL["newest_version"]).fetchone()
             machine = clock.monotonic() - ahead
-            known = Known(boot, max(clock.wall(), newest + 1) - machine, machine=True)
+            known = StoredClock(boot, max(clock.wall(), newest + 1) - machine, machine=True)
             value = msgspec.json.encode(known).decode()
             connection.run(SQL["set_meta"], ("clock", value), writing=True)
     return known
 
 
 def corrupt(connection: Connection, why: str) -> CorruptClock:
-    """The error for a clock that nobody can go by."""
+    """Returns the error for a stored clock that cannot be used."""
     return CorruptClock(
         f"{connection.path}: the clock in its table holdfast_meta is damaged ({why}). End all "
         f"programs that use the file, then let them set it anew: sqlite3 '{connection.path}' "

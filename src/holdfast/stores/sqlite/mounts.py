@@ -1,6 +1,8 @@
-"""Where a file really is. SQLite keeps a log beside it, and the log's index in memory that its
-users share: all of them must see the same log, and run on one machine. Where they do not, each
-would be alone with its locks, and never know."""
+"""Refuses files on mounts where processes would not see each other's locks.
+
+SQLite keeps a log beside the file, and an index of the log in shared memory. All processes must see
+the same log and run on one machine. Otherwise each would hold its locks alone, without noticing.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,14 @@ NETWORKED = {
 
 
 class Mount(NamedTuple):
-    """A file system, and where it is to be found."""
+    """A mounted file system: its mount point and its type."""
 
     point: Path
     kind: str
 
 
 def check_place(path: Path, *, one_machine: bool) -> None:
-    """Refuse a file whose users would not see each other, as far as the system tells."""
+    """Raise if the system says that processes would not see each other's locks in this file."""
     real = path.resolve()
     mount = mount_of(real)
     if mount is None:
@@ -46,9 +48,9 @@ def check_place(path: Path, *, one_machine: bool) -> None:
 
 
 def mount_of(path: Path) -> Mount | None:
-    """What a path is on; None where the system does not tell."""
+    """Returns the mount that a path is on; None where the system does not tell."""
     found: Mount | None = None
-    for mount in map(_mount, (system.told(system.MOUNTS) or "").splitlines()):
+    for mount in map(_mount, (system.read_proc(system.MOUNTS) or "").splitlines()):
         inside = path.is_relative_to(mount.point)
         # Of two in the same place the later one hides the earlier.
         if inside and (found is None or len(mount.point.parts) >= len(found.point.parts)):

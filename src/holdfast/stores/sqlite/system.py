@@ -1,4 +1,4 @@
-"""What Linux tells about this process and its machine, in files under /proc."""
+"""Reads what Linux tells about this process and its machine under /proc."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ TIME_NAMESPACE = "/proc/self/ns/time"
 CHILDREN_TIME_NAMESPACE = "/proc/self/ns/time_for_children"
 
 
-def told(path: Path) -> str | None:
-    """What is in such a file; None where the system does not tell.
+def read_proc(path: Path) -> str | None:
+    """Returns the content of a file; None if the system does not have it.
 
-    A shortage (of file descriptors, of memory) is not "the system does not tell": whoever took
-    it for that would go on with another clock than everybody else.
+    If the file cannot be read for want of descriptors or memory, this raises: a process that took
+    that for a missing boot id would use another clock than the others.
     """
     try:
         return path.read_text(errors="surrogateescape")
@@ -32,7 +32,7 @@ def told(path: Path) -> str | None:
 
 
 def time_namespace(of: str = TIME_NAMESPACE) -> str | None:
-    """Whose clocks this process reads; None: the system has one set of clocks for all."""
+    """Returns the time namespace of this process; None if the system has no such namespaces."""
     try:
         return os.readlink(of)  # noqa: PTH115 (asked often)
     except OSError:

@@ -1,4 +1,9 @@
-"""Who sleeps for which key, inside this process: shared by stores that can tell them."""
+"""Waiting calls of this process, by key, and the stores that notify them.
+
+A waiting call registers a `WaitHandle` under its key, and blocks (a thread) or awaits (a task)
+until the store calls `handle.notify`, or until its time is over. A notification is only a hint
+that the key may have changed: the caller loads the record again, unless `handle.found` shows it.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +24,8 @@ Notify = Callable[[], object]
 
 
 def started(run: Callable[[], None], name: str) -> bool:
-    """Run this in a thread, which rings those who sleep. False: there is no thread to be had. Then
-    they look by themselves, and whoever sleeps next tries again."""
+    """Start a daemon thread that notifies waiting calls. Returns False if the process cannot have
+    another thread: then calls wait for their whole time, and the next one tries again."""
     try:
         threading.Thread(target=run, name=name, daemon=True).start()
     except RuntimeError:
@@ -29,7 +34,7 @@ def started(run: Callable[[], None], name: str) -> bool:
 
 
 class WaitHandle:
-    """One waiting call. `ring` may be called from any thread, more than once."""
+    """One waiting call. `notify` may be called from any thread, more than once."""
 
     __slots__ = ("found", "key", "mark", "notify", "token", "version")
 
@@ -39,11 +44,11 @@ class WaitHandle:
         self.token = token
         self.notify = notify
         self.mark: Any = None  # for the store's own use
-        self.found: Entry | None = None  # what was there when it was rung, if that is known
+        self.found: Entry | None = None  # the record at the time of the notification, if known
 
 
 class PollResult(Struct, frozen=True):
-    """What a look for those who sleep has shown of a key."""
+    """What a poll on behalf of waiting calls has shown of one key."""
 
     version: Version = None
     turn: Any = None  # changes with the writes that may let somebody in
@@ -52,19 +57,22 @@ class PollResult(Struct, frozen=True):
 
 
 def poll_result(entry: Entry, turn: Any) -> PollResult:
-    """Of a whole record."""
+    """Returns the result of a poll that has read the whole record."""
     return PollResult(entry.version, turn, entry, is_taken(entry))
 
 
 def is_taken(entry: Entry) -> bool:
-    """Whether nobody can be let in, whatever they want."""
+    """Whether an exclusive holder keeps everybody out, whatever they want."""
     return any(holder.mode == "exclusive" for holder in entry.record.holders)
 
 
 def lets_in(handle: WaitHandle, seen: PollResult | None) -> bool:
-    """Whether what is to be seen (None: no record) may let this sleeper in. The first look
-    compares the version, later ones only the turn. Where somebody was faster, whoever comes
-    comes in vain and slows down the holder; who waits for it to run out wakes by itself."""
+    """Whether a poll's result (None: there is no record) may let this waiting call in.
+
+    The first poll for a handle compares the version, later ones only the turn. A lock that is
+    taken again already lets nobody in: a caller that was notified now would come in vain and slow
+    the holder down. (A caller that waits for the holder to expire has a timer of its own.)
+    """
     seen = seen or PollResult()
     before, handle.mark = handle.mark, (seen.turn,)
     changed = handle.mark != before if before else seen.version != handle.version
@@ -74,15 +82,17 @@ def lets_in(handle: WaitHandle, seen: PollResult | None) -> bool:
     return True
 
 
-# So many at most look and then go to sleep around the same news.
+# At most so many calls load a record and then register around the same notification.
 MOST_LATE = 100
 
 
 class LastHeard:
-    """The last version that was told of a key, for those who looked before that and sleep after.
+    """The newest version that a notification named for a key. By it, a call that loaded the record
+    before the notification and registers after it is notified at once.
 
-    Anybody may have told it. A version that so many have come too late for is not there, and who
-    waits would look for it without end. Not safe for threads by itself.
+    A notification can come from anybody, and its version may not exist. When `MOST_LATE` calls
+    have missed the same version, it counts as false and is forgotten: otherwise waiting calls would
+    load the record again and again. Callers bring their own lock.
     """
 
     __slots__ = ("_late", "version")
@@ -92,12 +102,12 @@ class LastHeard:
         self._late = 0
 
     def hear(self, version: int) -> None:
-        """There is this version, or was."""
+        """Note that a notification has named this version."""
         if version > self.version:
             self.version, self._late = version, 0
 
     def missed_by(self, version: int) -> bool:
-        """Whether somebody who goes to sleep, and knows this version, has missed a later one."""
+        """Whether a call that registers now, and has loaded this version, missed a later one."""
         if self.version <= version:
             return False
         self._late += 1
@@ -107,70 +117,69 @@ class LastHeard:
 
 
 class WaitHandles:
-    """The sleepers by key."""
+    """All waiting calls by key. Safe for threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._sleepers: dict[str, set[WaitHandle]] = {}
+        self._by_key: dict[str, set[WaitHandle]] = {}
 
     def add(self, handle: WaitHandle) -> None:
-        """From now on, ring for this key."""
+        """Register a waiting call."""
         with self._lock:
-            self._sleepers.setdefault(handle.key, set()).add(handle)
+            self._by_key.setdefault(handle.key, set()).add(handle)
 
     def discard(self, handle: WaitHandle) -> None:
-        """Stop waking this handle."""
+        """Remove a waiting call; harmless if it is gone."""
         with self._lock:
-            handles = self._sleepers.get(handle.key)
+            handles = self._by_key.get(handle.key)
             if handles is not None:
                 handles.discard(handle)
                 if not handles:
-                    del self._sleepers[handle.key]
+                    del self._by_key[handle.key]
 
     def notify(self, key: str, whom: Wake) -> None:
-        """Ring those whom a write may let in."""
-        if whom == NOBODY or not self._sleepers:
+        """Notify the calls that a write may let in."""
+        if whom == NOBODY or not self._by_key:
             return
         for handle in self.handles(key):
             if whom == ANYONE or handle.token in whom:
                 handle.notify()
 
     def notify_all(self) -> None:
-        """Ring everyone, as when the store closes."""
+        """Notify every call, as when the store closes."""
         for key in self.keys():
             self.notify(key, ANYONE)
 
     def any(self) -> bool:
-        """Whether somebody sleeps."""
-        return bool(self._sleepers)
+        """Whether any call waits."""
+        return bool(self._by_key)
 
     def keys(self) -> list[str]:
-        """The keys that somebody sleeps for."""
+        """Returns the keys that calls wait for."""
         with self._lock:
-            return list(self._sleepers)
+            return list(self._by_key)
 
     def handles(self, key: str) -> list[WaitHandle]:
-        """Those who sleep for this key."""
+        """Returns the calls that wait for this key."""
         with self._lock:
-            return list(self._sleepers.get(key, ()))
+            return list(self._by_key.get(key, ()))
 
 
 class NotifyingStore(Store):
-    """A store that rings its sleepers, so that neither a thread nor a task has to poll."""
+    """A store that notifies waiting calls, so that neither a thread nor a task has to poll."""
 
     @abstractmethod
     def register_wait(self, key: str, version: Version, token: str, notify: Notify) -> WaitHandle:
-        """Ring once the key may have changed; at once if it has since that version.
-
-        Must not block: asyncio calls it on the event loop.
+        """Have `notify` called when the key may have changed; at once if it has changed since
+        `version`. Must not block: asyncio calls it on the event loop.
         """
 
     @abstractmethod
     def cancel_wait(self, handle: WaitHandle) -> None:
-        """No longer ring."""
+        """Stop notifying this call."""
 
     def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
-        """Sleep until a write rings."""
+        """Block until a notification comes, or until the time is over."""
         notified = threading.Event()
         handle = self.register_wait(key, version, token, notified.set)
         try:

@@ -1,14 +1,14 @@
-"""Who comes when a lock is free and many wait for it: not all of them.
+"""Damps the thundering herd: when a lock is freed and many wait for it, not all of them come.
 
-A release that lets in anyone wakes every process that waits for the lock. If all of them come,
-one gets it, and the requests of the others slow it down. They do not know of each other, but
-each notices how it fares:
+A release that may let anyone in notifies every process that waits for the lock. If all of them
+claim it, one is granted, and the requests of the others slow it down. The processes do not know of
+each other, but each can estimate how many compete from how its own waiting calls fare:
 
- 1. Who was rung and sleeps again has lost a race: more take part in it than it thought. Who was
-    rung and did not come back has won it: fewer do.
- 2. Of the rings on a lock, each process answers one in as many as take part, by chance.
- 3. A ring that was passed over is made up for a moment later, unless the next one comes first:
-    it may be that everybody passed it over.
+ 1. A call that was notified and registers again has lost a race: there are more competitors than
+    estimated. A call that was notified and does not come back has won: there are fewer.
+ 2. With an estimate of n competitors, each process answers one notification in n, by chance.
+ 3. A notification that was skipped is answered a moment later, unless the next one comes
+    first: perhaps every process has skipped it.
 """
 
 from __future__ import annotations
@@ -19,66 +19,66 @@ from collections.abc import Sequence
 
 from holdfast.stores.waiting.handles import WaitHandle
 
-MOST = 16.0
-WON = 0.7
-# What was learnt of a lock is good for so long after the last ring.
+LARGEST_ESTIMATE = 16.0
+WON = 0.7  # the estimate is multiplied by this after a won race
+# An estimate is forgotten when a lock had no notification for so long.
 GOOD_FOR_S = 1.0
 REMEMBERED = 1000
-# A ring that was passed over is made up for after at most this.
+# A notification that was skipped is answered after this at the latest.
 MAKE_UP_S = 0.006
 
 
 class _Race:
-    """What one process has learnt of one lock."""
+    """What this process has learnt about the competition for one lock."""
 
     __slots__ = ("at", "notified", "size")
 
     def __init__(self) -> None:
-        self.size = 1.0  # how many seem to take part
-        self.notified: set[str] = set()  # the tokens of those who were rung and have not come back
-        self.at = 0.0  # when it was last rung
+        self.size = 1.0  # how many processes seem to compete
+        self.notified: set[str] = set()  # tokens that were notified and have not come back
+        self.at = 0.0  # when the last notification came
 
 
 class HerdDamper:
-    """Decides who answers a ring that is for anyone. No clock; not safe for threads by itself."""
+    """Decides which calls a notification for anyone reaches. Callers bring the time and a lock."""
 
     def __init__(self) -> None:
         self._races: OrderedDict[str, _Race] = OrderedDict()
-        self._passed_over: dict[WaitHandle, float] = {}
+        self._skipped: dict[WaitHandle, float] = {}
 
     def registered(self, handle: WaitHandle) -> None:
-        """Somebody goes to sleep, perhaps again."""
+        """A call waits, perhaps again after it was notified in vain."""
         race = self._races.get(handle.key)
         if race is not None and handle.token in race.notified:
             race.notified.discard(handle.token)
-            race.size = min(race.size + 1, MOST)
+            race.size = min(race.size + 1, LARGEST_ESTIMATE)
 
     def cancelled(self, handle: WaitHandle) -> None:
-        """Somebody no longer sleeps."""
-        self._passed_over.pop(handle, None)
+        """A call no longer waits."""
+        self._skipped.pop(handle, None)
 
     def answering(self, key: str, handles: Sequence[WaitHandle], now: float) -> list[WaitHandle]:
-        """Who of those who sleep for a key is to be rung now; the others have their turn later."""
+        """Returns the calls to notify now; the others follow when they are `overdue`."""
         race, answering = self._race(key, now), []
         for handle in handles:
             if race.size > 1 and random.random() * race.size > 1:
-                self._passed_over[handle] = now + MAKE_UP_S * random.uniform(0.5, 1)
+                self._skipped[handle] = now + MAKE_UP_S * random.uniform(0.5, 1)
             else:
-                self._passed_over.pop(handle, None)
+                self._skipped.pop(handle, None)
                 race.notified.add(handle.token)
                 answering.append(handle)
         return answering
 
     def overdue(self, now: float) -> list[WaitHandle]:
-        """Those who were passed over and have waited long enough."""
-        late = [handle for handle, at in self._passed_over.items() if at <= now]
+        """Returns the calls that were skipped and are to be notified by now."""
+        late = [handle for handle, at in self._skipped.items() if at <= now]
         for handle in late:
-            del self._passed_over[handle]
+            del self._skipped[handle]
         return late
 
     def next_at(self) -> float | None:
-        """When somebody is overdue."""
-        return min(self._passed_over.values(), default=None)
+        """Returns when the next skipped call is overdue; None: there is none."""
+        return min(self._skipped.values(), default=None)
 
     def _race(self, key: str, now: float) -> _Race:
         race = self._races.get(key)

@@ -1,9 +1,8 @@
-"""Waiting by looking: one thread per store asks for all keys that somebody waits for.
+"""Polls the store on behalf of all waiting calls, in one thread per store.
 
-A key is looked at soon when somebody begins to wait for it, or when it was just freed, and
-then ever more rarely, at times that are a little random. Keys whose time comes near are
-asked for together. So many idle waiters cost the store little: a few short queries per
-second and process once they have settled down.
+A key is polled soon after a call begins to wait for it and after a change was seen, and then
+ever more rarely, at slightly random times. Keys that are due at about the same time share a
+request. So many idle calls cost the store little: a few short queries per second and process.
 """
 
 from __future__ import annotations
@@ -19,71 +18,74 @@ from holdfast.errors import HoldfastError
 from holdfast.stores.waiting.handles import WaitHandle, WaitHandles, started
 
 SLOWING = 1.4
-# A waiter that looks for itself comes back soon: its key's pace is kept for so long.
+# A call that was notified often waits again soon: its key's schedule is kept for so long.
 LINGER_S = 2.0
-# Keys whose nap is over but for this part of it are asked for together.
+# A key that is due within this part of its interval is polled together with those due now.
 NEARLY = 0.4
 MOST_KEYS = 500
 
 logger = logging.getLogger("holdfast")
 
-# Asks the store about keys: what is to be seen of each that has a record.
+# Asks the store about keys. Returns what it saw of each key that has a record.
 Probe = Callable[[Sequence[str]], Mapping[str, Any]]
-# Whether what is to be seen (None: no record) may let this sleeper in. It is asked at every
-# look, and may keep a mark on the sleeper.
+# Whether what was seen (None: no record) may let this call in. It is asked after every poll,
+# and may keep a mark on the handle.
 Changed = Callable[[WaitHandle, Any], bool]
 
 
 class PollIntervals(NamedTuple):
-    """How long a key is left alone, at first and in the end."""
+    """How long a key is not polled: at first, and at most."""
 
     first_s: float = 0.02
     longest_s: float = 1.0
 
 
-class Pace:
-    """How often a key is looked at."""
+class Schedule:
+    """When one key is polled next."""
 
-    __slots__ = ("_naps", "at", "nap", "wanted_at")
+    __slots__ = ("_intervals", "at", "interval", "wanted_at")
 
-    def __init__(self, naps: PollIntervals, now: float) -> None:
-        self._naps = naps
-        self.wanted_at = now  # when somebody was last seen to wait for it
-        self.quicken(now)
+    def __init__(self, intervals: PollIntervals, now: float) -> None:
+        self._intervals = intervals
+        self.wanted_at = now  # when a call was last seen to wait for it
+        self.speed_up(now)
 
-    def quicken(self, now: float) -> None:
-        """Something happens here: look again soon."""
-        self.nap = self._naps.first_s
-        self.at = now + _jittered(self.nap)
+    def speed_up(self, now: float) -> None:
+        """Something happened here: poll again soon."""
+        self.interval = self._intervals.first_s
+        self.at = now + _jittered(self.interval)
 
     def slow_down(self, now: float) -> None:
-        """It was looked at: next time a little later."""
-        self.nap = min(self.nap * SLOWING, self._naps.longest_s)
-        self.at = now + _jittered(self.nap)
+        """It was polled: wait a little longer before the next time."""
+        self.interval = min(self.interval * SLOWING, self._intervals.longest_s)
+        self.at = now + _jittered(self.interval)
 
 
 class Poller:
-    """Rings sleepers when they may have been let in."""
+    """Notifies waiting calls when a poll shows that they may be let in."""
 
-    def __init__(self, turns: Probe, changed: Changed, naps: PollIntervals | None = None) -> None:
+    def __init__(
+        self, probe: Probe, changed: Changed, intervals: PollIntervals | None = None
+    ) -> None:
         self.handles = WaitHandles()
-        self._turns = turns
+        self._probe = probe
         self._may_have_changed = changed
-        self._naps = naps or PollIntervals()
+        self._intervals = intervals or PollIntervals()
         self._changed = threading.Condition()
-        self._paces: dict[str, Pace] = {}
+        self._schedules: dict[str, Schedule] = {}
         self._running = False
         self._closed = False
 
     def add(self, handle: WaitHandle) -> None:
-        """Look after this one."""
+        """Poll for this call."""
         self.handles.add(handle)
         with self._changed:
             if self._closed:
                 handle.notify()
                 return
             now = time.monotonic()
-            self._paces.setdefault(handle.key, Pace(self._naps, now)).wanted_at = now
+            new = Schedule(self._intervals, now)
+            self._schedules.setdefault(handle.key, new).wanted_at = now
             if not self._running:
                 self._running = True
                 if not started(self._run, "holdfast-poll"):
@@ -91,11 +93,11 @@ class Poller:
             self._changed.notify()
 
     def discard(self, handle: WaitHandle) -> None:
-        """Stop polling for this handle."""
+        """Stop polling for this call."""
         self.handles.discard(handle)
 
     def close(self) -> None:
-        """End the thread, and let everyone look for themselves."""
+        """End the thread, and notify all calls."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -107,68 +109,73 @@ class Poller:
         try:
             while (keys := self._next_keys()) is not None:
                 if keys:
-                    self._look(keys)
+                    self._poll(keys)
         except BaseException:
             with self._changed:
-                self._running = False  # whoever sleeps next starts another thread
+                self._running = False  # the next call starts another thread
             raise
 
     def _next_keys(self) -> list[str] | None:
-        """The keys to look at now, or none after a nap. None: it is over."""
+        """Returns the keys to poll now, an empty list after a pause, or None at the end."""
         with self._changed:
             now = time.monotonic()
-            awake = self._forget_unwanted(now)
-            if self._closed or not self._paces:
+            wanted = self._forget_unwanted(now)
+            if self._closed or not self._schedules:
                 self._running = False
                 return None
-            keys = self._due(awake, now)
+            keys = self._due(wanted, now)
             if not keys:
-                next_at = min((self._paces[key].at for key in awake), default=now + LINGER_S)
+                next_at = min((self._schedules[key].at for key in wanted), default=now + LINGER_S)
                 self._changed.wait(max(0.001, next_at - now))
             return keys
 
     def _forget_unwanted(self, now: float) -> list[str]:
-        """Drop the keys that nobody has waited for lately; those that somebody waits for."""
-        awake = [key for key in self.handles.keys() if key in self._paces]
-        for key in awake:
-            self._paces[key].wanted_at = now
-        self._paces = {k: p for k, p in self._paces.items() if now - p.wanted_at < LINGER_S}
-        return awake
+        """Drop the keys that no call has waited for lately. Returns those that calls wait for."""
+        wanted = [key for key in self.handles.keys() if key in self._schedules]
+        for key in wanted:
+            self._schedules[key].wanted_at = now
+        self._schedules = {
+            key: schedule
+            for key, schedule in self._schedules.items()
+            if now - schedule.wanted_at < LINGER_S
+        }
+        return wanted
 
     def _due(self, keys: list[str], now: float) -> list[str]:
-        if not any(self._paces[key].at <= now for key in keys):
+        schedules = [(key, self._schedules[key]) for key in keys]
+        if not any(schedule.at <= now for _, schedule in schedules):
             return []
-        near = [key for key in keys if self._paces[key].at <= now + NEARLY * self._paces[key].nap]
-        for key in near[:MOST_KEYS]:
-            self._paces[key].slow_down(now)
-        return near[:MOST_KEYS]
+        near = [one for one in schedules if one[1].at <= now + NEARLY * one[1].interval]
+        for _, schedule in near[:MOST_KEYS]:
+            schedule.slow_down(now)
+        return [key for key, _ in near[:MOST_KEYS]]
 
-    def _look(self, keys: list[str]) -> None:
+    def _poll(self, keys: list[str]) -> None:
         try:
-            seen = self._turns(keys)
+            seen = self._probe(keys)
         except Exception as exc:
-            # The sleepers meet the same trouble, and report it, when they look themselves. A store
-            # that has too much to do must not be asked the more often for it.
+            # The callers meet the same trouble, and report it, when they load the record. The keys
+            # are not polled sooner: the store may have too much to do already.
             if not isinstance(exc, HoldfastError):
-                logger.exception("Looking for those who wait failed in an unknown way")
+                logger.exception("Polling for waiting calls failed in an unknown way")
             for key in keys:
                 for handle in self.handles.handles(key):
                     handle.notify()
             return
         for key in keys:
-            sight = seen.get(key)
+            result = seen.get(key)
             handles = self.handles.handles(key)
-            self._notify(key, [one for one in handles if self._may_have_changed(one, sight)])
+            self._notify(key, [one for one in handles if self._may_have_changed(one, result)])
 
     def _notify(self, key: str, handles: list[WaitHandle]) -> None:
         for handle in handles:
             handle.notify()
         if handles:
             with self._changed:
-                pace = self._paces.get(key)
-                if pace is not None:
-                    pace.quicken(time.monotonic())
+                schedule = self._schedules.get(key)
+                if schedule is not None:
+                    schedule.speed_up(time.monotonic())
 
 
-def _jittered(nap: float) -> float:
-    return random.uniform(0.7 * nap, nap)
+def _jittered(interval: float) -> float:
+    return random.uniform(0.7 * interval, interval)

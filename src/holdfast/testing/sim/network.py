@@ -193,16 +193,16 @@ class Network:
             return
         client.at(client.later(effect.at_most), process.wake, epoch)
 
-        def ring() -> None:
+        def notify() -> None:
             rng = process.op.rng
             if process.epoch == epoch and not client.dead:
                 lost = client.cut_until > self._world.t or rng.random() < self._worst / 2
                 if not lost:
-                    # Some stores show what is there when they ring; it may change on the way.
+                    # Some stores show the record in a notification; it may change on the way.
                     found = self._store.entry(effect.key) if rng.random() < 0.5 else None
                     client.at(self._world.t + self._latency(rng), process.wake, epoch, found)
 
-        self._store.watch(effect.key, effect.version, effect.token, ring)
+        self._store.watch(effect.key, effect.version, effect.token, notify)
 
     # --- chance -------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from holdfast.core.commands import ANYONE, Stamp, Wake
 from holdfast.core.contract import Applied, Conflict, Entry, Interval, Page, Swapped
 from holdfast.core.effects import Apply, ApplyMany, Load, Scan, Swap, SwapMany
 from holdfast.core.records import EMPTY, SECOND, Record
-from holdfast.stores.blob.body import expiries_from, parties_of, with_expiries
+from holdfast.stores.blob.codec import expiries_from, parties_of, with_expiries
 from holdfast.testing.sim.clocks import Clock
 from holdfast.testing.sim.kinds import StoreKind
 
@@ -169,32 +169,32 @@ class StoreModel:
         before = EMPTY if row is None else row[0]
         self._ledger.landed(key, before, record, op, late=self._late)
         if wake and key in self._watchers:
-            self._ring(key, wake)
+            self._notify(key, wake)
 
     # --- waiting ------------------------------------------------------------------------------
 
-    def watch(self, key: str, version: Any, token: str, ring: Callable[[], None]) -> None:
+    def watch(self, key: str, version: Any, token: str, notify: Callable[[], None]) -> None:
         """Notify a watcher once: when a write says so, or at once if one came before."""
         row = self._rows.get(key)
         if version != (None if row is None else row[1]):
-            ring()
+            notify()
         else:
-            self._watchers.setdefault(key, []).append((token, ring))
+            self._watchers.setdefault(key, []).append((token, notify))
 
-    def _ring(self, key: str, wake: Wake) -> None:
+    def _notify(self, key: str, wake: Wake) -> None:
         stay = []
-        for token, ring in self._watchers.pop(key):
+        for token, notify in self._watchers.pop(key):
             if wake == ANYONE or token in wake:
-                ring()
+                notify()
             else:
-                stay.append((token, ring))
+                stay.append((token, notify))
         if stay:
             self._watchers[key] = stay
 
     def hang_up(self) -> None:
         """End all connections: every waiter looks again."""
         for key in list(self._watchers):
-            self._ring(key, ANYONE)
+            self._notify(key, ANYONE)
 
     # --- failover -----------------------------------------------------------------------------
 

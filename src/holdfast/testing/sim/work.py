@@ -12,19 +12,13 @@ from typing import TYPE_CHECKING
 from holdfast.core.acquiring import Terms, acquire_all_steps, acquire_steps
 from holdfast.core.commands import Claim, Free, Offer, Renew, Take
 from holdfast.core.effects import Sleep, Steps
+from holdfast.core.evicting import evict_steps
+from holdfast.core.handing_over import enter_steps, offer_steps
 from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold
 from holdfast.core.listing import list_steps, purge_steps
 from holdfast.core.records import SECOND, Mode
 from holdfast.core.renewing import renew_steps
-from holdfast.core.steps import (
-    BEAT_BYTES,
-    TOKEN_BYTES,
-    enter_steps,
-    evict_steps,
-    offer_steps,
-    release_steps,
-    undo_steps,
-)
+from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, release_steps, undo_steps
 from holdfast.core.tickets import Ticket
 from holdfast.core.wait_until_free import wait_until_free_steps
 from holdfast.core.waiting import BoundedWait
@@ -37,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.testing.sim.client import SimClient
 
 GRACE = 5 * SECOND
-PATIENCE = 5 * SECOND
+RETRY_FOR = 5 * SECOND
 
 
 # --- calls ------------------------------------------------------------------------------------
@@ -114,7 +108,7 @@ def release(client: SimClient, op: Op, belief: Belief) -> Script[None]:
     attempt.touched = True
     now = client.now()
     try:
-        yield from run(release_steps(client.observations, attempt, now, now + PATIENCE))
+        yield from run(release_steps(client.observations, attempt, now, now + RETRY_FOR))
     except HoldfastError:
         return
     except Interrupted:
@@ -135,7 +129,7 @@ def hand_over(client: SimClient, op: Op, belief: Belief) -> Script[None]:
     if not client.end(hold, "handed over", "handed over"):
         return
     try:
-        yield from run(offer_steps(client.observations, attempt, client.now() + PATIENCE))
+        yield from run(offer_steps(client.observations, attempt, client.now() + RETRY_FOR))
     except (HoldfastError, Interrupted):
         op.interruptible = False
         yield from undo(client, op, (attempt,))
@@ -219,7 +213,7 @@ def _take(client: SimClient, op: Op) -> Script[None]:
     op.tokens.add(ticket.token)
     attempt = Attempt(ticket.key, Take(ticket.token, token, client.name, ticket.ttl))
     op.attempts.append(attempt)
-    steps = enter_steps(client.observations, attempt, Care(), client.now() + PATIENCE)
+    steps = enter_steps(client.observations, attempt, Care(), client.now() + RETRY_FOR)
     belief = yield from enter(client, op, attempt, steps)
     if belief is not None:
         yield from _use(client, op, [belief])
@@ -231,7 +225,7 @@ def _join(client: SimClient, op: Op) -> Script[None]:
     op.tokens.add(ticket.token)
     attempt = Attempt(ticket.key, Renew(ticket.token))
     care = Care(may_release=ticket.may_release)
-    steps = enter_steps(client.observations, attempt, care, client.now() + PATIENCE)
+    steps = enter_steps(client.observations, attempt, care, client.now() + RETRY_FOR)
     belief = yield from enter(client, op, attempt, steps)
     if belief is not None:
         yield from _use(client, op, [belief])
@@ -242,7 +236,7 @@ def _evict(client: SimClient, op: Op) -> Script[None]:
     key = world.plan.keys[int(op.rng.random() * len(world.plan.keys))]
     holders = world.store.record(key).holders
     fence = holders[0].fence if holders and op.rng.random() < 0.5 else None
-    steps = evict_steps(client.observations, key, fence, client.now() + PATIENCE)
+    steps = evict_steps(client.observations, key, fence, client.now() + RETRY_FOR)
     evicted = yield from _quietly(op, steps)
     if evicted is not None:
         op.evicted.update(holder.fence for holder in evicted.holders)

@@ -1,0 +1,127 @@
+"""`holdfast evict`, `purge` and `setup`: the commands for operators."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+
+import click
+
+from holdfast.api.info import HolderInfo
+from holdfast.api.locks import Locks
+from holdfast.api.store_source import open_source
+from holdfast.cli import codes
+from holdfast.cli.app import session_of
+from holdfast.cli.params import DURATION, PREFIX, as_json, option, shared
+from holdfast.cli.session import tell
+from holdfast.cli.terminal import is_terminal
+from holdfast.errors import CorruptRecord
+
+# No lease has this fence. To evict it ends no lease, but replaces an unreadable record.
+NOBODYS_FENCE = 0
+
+
+@click.command()
+@click.argument("key")
+@option("--fence", type=int, help="Only the holder with this fence.")
+@option("-y", "--yes", is_flag=True, help="Do not ask.")
+@as_json("One JSON object per line and evicted holder.")
+@shared
+@click.pass_context
+def evict(ctx: click.Context, key: str, fence: int | None, yes: bool, json: bool) -> int:
+    """Evict whoever holds the lock KEY.
+
+    An evicted holder learns of it when it next renews, and may write until then; its writes
+    carry an older fence. A record that cannot be read is replaced by an empty one, unless a newer
+    release wrote it.
+
+    Only the holders that were shown are evicted, not one who came since.
+    """
+    from holdfast.cli.render import holder_line, print_json
+
+    with session_of(ctx).locks() as locks:
+        try:
+            holders = _holders(locks, key, fence)
+        except CorruptRecord as corrupt:
+            if corrupt.newer:
+                raise
+            return _replace_unreadable(locks, key, yes, corrupt)
+        if not holders:
+            locks.evict(key, fence=NOBODYS_FENCE)  # in case its fence cannot grow any further
+            which = "" if fence is None else f" with the fence {fence}"
+            tell(f"nobody holds {key!r}{which}")
+            return codes.NO
+        for holder in holders:
+            tell(f"{key!r} is held by {holder_line(holder)}")
+        if not _confirmed(yes, "Evict them?" if len(holders) > 1 else "Evict it?"):
+            return codes.NO
+        evicted = [out for one in holders for out in locks.evict(key, fence=one.fence)]
+    for holder in evicted:
+        if json:
+            print_json(holder)
+        else:
+            tell(f"evicted {holder_line(holder)}")
+    if not evicted:
+        tell("it was released meanwhile")
+    return codes.OK if evicted else codes.NO
+
+
+def _holders(locks: Locks, key: str, fence: int | None) -> list[HolderInfo]:
+    holders = locks.show(key).holders
+    return [holder for holder in holders if fence is None or holder.fence == fence]
+
+
+def _replace_unreadable(locks: Locks, key: str, yes: bool, corrupt: CorruptRecord) -> int:
+    tell(str(corrupt))
+    if not _confirmed(yes, "Replace it? Whoever holds the lock loses it."):
+        return codes.NO
+    locks.evict(key, fence=NOBODYS_FENCE)
+    tell(f"the record of {key!r} is empty now")
+    return codes.OK
+
+
+def _confirmed(yes: bool, question: str) -> bool:
+    if yes:
+        return True
+    if not is_terminal(sys.stdin):
+        tell("there is no terminal to ask on: pass --yes")
+        return False
+    return click.confirm(question, err=True)
+
+
+@click.command()
+@click.argument("prefix", type=PREFIX, default="")
+@option("--older-than", type=DURATION, default="1d", help="How long a lock must have been unused.")
+@as_json("One JSON object with the number.")
+@shared
+@click.pass_context
+def purge(ctx: click.Context, prefix: str, older_than: float, json: bool) -> None:
+    """Delete the records of locks under PREFIX that nobody has used for a while.
+
+    The record of a released lock stays, so that its fence goes on growing. After a day the
+    store's clock is past that fence, and the record may go.
+    """
+    from holdfast.cli.render import print_json
+
+    with session_of(ctx).locks() as locks:
+        dropped = locks.purge(prefix, older_than=older_than)
+    if json:
+        print_json({"dropped": dropped})
+    else:
+        click.echo(f"Dropped {dropped} record{'' if dropped == 1 else 's'}.")
+
+
+@click.command()
+@option("--print", is_flag=True, help="Only print what an administrator would run.")
+@shared
+@click.pass_context
+def setup(ctx: click.Context, print: bool) -> None:
+    """Create what the store needs: a file, a table, a script. May be repeated."""
+    session = session_of(ctx)
+    if print:
+        with closing(open_source(session.place, {})) as store:
+            click.echo(store.ddl(), nl=False)
+        return
+    with session.locks() as locks:
+        locks.setup()
+        click.echo(f"The {locks.facts.name} store at {session.shown_url} is ready.")

@@ -1,0 +1,1 @@
+"""Locks as files in a directory: `file:///path`."""

@@ -1,0 +1,33 @@
+"""A store whose waiting calls are notified by a poller."""
+
+from __future__ import annotations
+
+from holdfast.core.contract import Facts, Version
+from holdfast.stores.waiting.handles import Notify, NotifyingStore, WaitHandle
+from holdfast.stores.waiting.poller import Poller
+
+# The facts of such a store across a network. It gives its own name, its clock's doubt and caveats.
+POLLED = Facts(
+    name="",
+    linearizable=True,
+    clock="store",
+    reach="network",
+    wakeup="poll",
+    durable=True,
+)
+
+
+class PollingStore(NotifyingStore):
+    """Has a poller that looks at the keys that somebody waits for."""
+
+    _poller: Poller
+
+    def register_wait(self, key: str, version: Version, token: str, notify: Notify) -> WaitHandle:
+        """Notify when a look finds that the key may have changed."""
+        handle = WaitHandle(key, version, token, notify)
+        self._poller.add(handle)
+        return handle
+
+    def cancel_wait(self, handle: WaitHandle) -> None:
+        """Stop polling for this handle."""
+        self._poller.discard(handle)
