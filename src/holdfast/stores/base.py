@@ -64,7 +64,7 @@ class Store(ABC):
     @abstractmethod
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
         """Returns a page of the records whose keys start with `prefix`, each once, and the cursor
-        of the next page. In the order of the keys' bytes if the engine can, else in a stable one."""
+        of the next page. In the order of the keys' bytes if the engine can, else in a fixed one."""
 
     @abstractmethod
     def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
