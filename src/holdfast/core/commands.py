@@ -24,6 +24,21 @@ class Claim(Discreet, frozen=True, gc=False):
     queue: bool = False
     patience: Micros = 0  # how long a place in the queue lasts without a sign of life
 
+    def holder(self, fence: int, at: Micros, expires_at: Micros, beat: str) -> Holder:
+        """Returns the holder that this claim becomes when it is granted."""
+        return Holder(
+            self.token,
+            fence,
+            self.owner,
+            self.mode,
+            self.ttl,
+            at,
+            expires_at,
+            beat,
+            self.limit,
+            self.note,
+        )
+
 
 class Renew(Discreet, frozen=True, gc=False):
     """Extend my grant by its ttl: I still hold it."""

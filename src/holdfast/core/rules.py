@@ -178,18 +178,7 @@ def _grant(
     stamp: Stamp,
 ) -> Decision:
     fence = next_fence(record, stamp)
-    holder = Holder(
-        claim.token,
-        fence,
-        claim.owner,
-        claim.mode,
-        claim.ttl,
-        stamp.at,
-        stamp.expiry(claim.ttl),
-        stamp.beat,
-        claim.limit,
-        claim.note,
-    )
+    holder = claim.holder(fence, stamp.at, stamp.expiry(claim.ttl), stamp.beat)
     return Decision(
         Granted(holder, queue[:SHOWN]), Record(fence, (*holders, holder), queue, stamp.at)
     )

@@ -16,7 +16,7 @@ from redis.backoff import AbstractBackoff, NoBackoff
 from redis.exceptions import ConnectionError, LockNotOwnedError, TimeoutError
 from redis.retry import Retry
 
-from holdfast.dropin.redis_lock import Lock, calls
+from holdfast.dropin.redis_lock import Lock, protocol
 from tests.dropin.lossy import LossyProxy, Mode
 from tests.dropin.redis_lock.lab import Face, Lab, Whose
 from tests.engines.base import free_port
@@ -24,7 +24,7 @@ from tests.engines.redis import RedisServer
 
 LOST: list[Mode] = ["drop request", "drop reply", "cut reply", "reset"]
 CARRIED_OUT: list[Mode] = ["drop reply", "cut reply"]
-SCRIPTS = [calls.ACQUIRE, calls.RELEASE, calls.EXPIRE, calls.LOOK, calls.MOVE]
+SCRIPTS = [protocol.ACQUIRE, protocol.RELEASE, protocol.EXPIRE, protocol.LOOK, protocol.MOVE]
 SILENCE = 0.3
 
 
@@ -114,8 +114,8 @@ def _get_in(client: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", CARRIED_OUT)
-@pytest.mark.parametrize("trip", [calls.LOOK, calls.MOVE], ids=["look", "move"])
-def test_extend_adds_once(far: Lab, proxy: LossyProxy, mode: Mode, trip: calls.Script) -> None:
+@pytest.mark.parametrize("trip", [protocol.LOOK, protocol.MOVE], ids=["look", "move"])
+def test_extend_adds_once(far: Lab, proxy: LossyProxy, mode: Mode, trip: protocol.Script) -> None:
     """Whichever of its two trips is sent twice, the time is added once."""
     lock = far.lock(timeout=10)
     far.do(lock.acquire())

@@ -21,7 +21,7 @@ from holdfast.core.records import Holder, Record
 from holdfast.errors import OutcomeUnknown
 from holdfast.stores.base import Outcome
 from holdfast.stores.registry import open_store
-from holdfast.stores.sql import SQLStore, database
+from holdfast.stores.sql import SQLStore, transport
 from holdfast.stores.sql.batches import LONGEST_RECORD
 from holdfast.stores.sql.errors import Locked
 from tests.engines.proxy import Proxy
@@ -187,7 +187,7 @@ def test_overlapping_batches_in_opposite_order(
     """Two clients that name the same rows from both ends: each row has one winner a round, and
     there is no deadlock."""
     deadlocks: list[object] = []
-    monkeypatch.setattr(database, "pause_before_retry", lambda lost, _: deadlocks.append(lost))
+    monkeypatch.setattr(transport, "pause_before_retry", lambda lost, _: deadlocks.append(lost))
     table = server.new_table()
     stores = [server.open(query=f"table={table}") for _ in range(2)]
     keys = [f"k{number:02}" for number in range(60)]
@@ -241,12 +241,12 @@ def test_application_engine(server: Server) -> None:
     pool.dispose()
 
 
-def requests_for_a_beat(proxy: Proxy, client: Any, leases: Sequence[Any]) -> int:
+def requests_for_a_beat(proxy: Proxy, locks: Any, leases: Sequence[Any]) -> int:
     """What it takes to renew all of these, as the keeper does it."""
     holds = [lease.hold for lease in leases]
     for _ in range(2):  # the first time may have to connect
         before, renewed = proxy.requests, [hold.renewed for hold in holds]
-        assert client.beat(holds) == [None] * len(holds)
+        assert locks._leases.beat(holds) == [None] * len(holds)
         assert all(hold.renewed > old for hold, old in zip(holds, renewed, strict=True))
     return proxy.requests - before
 
@@ -257,7 +257,7 @@ def test_many_leases_beat_together(server: Server) -> None:
         url = server.url(port=str(proxy.port), query=f"table={server.new_table()}")
         with holdfast.connect(url, ttl=600) as locks:
             leases = [locks.acquire(f"k{number}") for number in range(60)]
-            assert requests_for_a_beat(proxy, locks._client, leases) < 6
+            assert requests_for_a_beat(proxy, locks, leases) < 6
 
 
 def test_many_leases_of_an_event_loop_beat_together(server: Server) -> None:
@@ -267,7 +267,7 @@ def test_many_leases_of_an_event_loop_beat_together(server: Server) -> None:
         url = server.url(port=str(proxy.port), query=f"table={server.new_table()}")
         async with aio.connect(url, ttl=600) as locks:
             leases = [await locks.acquire(f"k{number}") for number in range(60)]
-            found = await asyncio.to_thread(requests_for_a_beat, proxy, locks._client, leases)
+            found = await asyncio.to_thread(requests_for_a_beat, proxy, locks, leases)
             assert found < 6
 
     with Proxy(server.engine.port) as proxy:

@@ -69,3 +69,31 @@ def test_no_noise_about_a_client_that_was_not_closed(server: Server, name: str) 
     assert "Event loop is closed" not in run.stderr, run.stderr
     assert "ignored" not in run.stderr, run.stderr
     assert ("KeyboardInterrupt" in run.stderr) is (name == "interrupted")
+
+
+FORKED = """
+import asyncio, os, sys
+from holdfast.stores.registry import open_store
+from holdfast.stores.sql.protocol import Query
+
+async def session(store):
+    which = "pg_backend_pid" if sys.argv[1].startswith("postgresql") else "CONNECTION_ID"
+    return (await store._transport.execute(Query(f"SELECT {which}()"))).rows
+
+loop = asyncio.new_event_loop()
+store = open_store(sys.argv[1]).to_async()
+before = loop.run_until_complete(session(store))
+if os.fork() == 0:
+    sys.exit(0)  # through the interpreter's end
+assert os.wait()[1] == 0
+print(loop.run_until_complete(session(store)) == before)
+loop.run_until_complete(store.close())
+loop.close()
+"""
+
+
+def test_a_forked_child_that_ends_leaves_the_sessions_of_its_parent(server: Server) -> None:
+    """What closes connections when a program ends does not do so in a child, whose they are not."""
+    command = [sys.executable, "-W", "ignore", "-c", FORKED, server.url()]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert run.stdout.splitlines() == ["True"], run.stderr

@@ -17,7 +17,7 @@ from holdfast import AcquireTimeout, aio
 from holdfast.core.records import Record
 from holdfast.errors import OutcomeUnknown, Unavailable
 from holdfast.stores.registry import open_store
-from holdfast.stores.sql import SQLStore, bell
+from holdfast.stores.sql import SQLStore, notify
 from tests.engines.proxy import Proxy
 from tests.helpers import unique, until
 from tests.shortage import no_descriptors
@@ -138,7 +138,7 @@ def test_no_answer_and_no_descriptor(server: Server) -> None:
 
 def listening(store: SQLStore) -> Any:
     """The store's listener, once it hears."""
-    found = store._bell
+    found = store._listener
     assert found is not None
     until(lambda: found.live, 40)
     return found
@@ -157,19 +157,19 @@ def test_the_listener_takes_nobodys_connection(postgres: Server) -> None:
 
 def backend_of(store: SQLStore) -> Any:
     """The server's process behind the connection that the store uses next."""
-    from holdfast.stores.sql.dialect import Query
+    from holdfast.stores.sql.protocol import Query
 
-    return store.database.execute(Query("SELECT pg_backend_pid()")).rows
+    return store.transport.execute(Query("SELECT pg_backend_pid()")).rows
 
 
 def test_the_listener_after_a_shortage(postgres: Server) -> None:
-    """One moment without descriptors does not end push: a waiter is soon rung again."""
+    """One moment without descriptors does not end push: a waiter is soon notified again."""
     store = postgres.open()
     store.setup()
     with no_descriptors():
         handle = store.register_wait(unique(), None, "t", bool)
         time.sleep(1)
-        found = store._bell
+        found = store._listener
         assert found is not None
         assert not found.live
     listening(store)
@@ -199,10 +199,10 @@ def test_a_listener_that_was_deaf_tries_again(
     store = postgres.open()
     store.setup()
     with monkeypatch.context() as deafness:
-        deafness.setattr(bell, "PROBE_S", 0.0)
-        deafness.setattr(bell, "DEAF_FOR_S", 0.5)
+        deafness.setattr(notify, "PROBE_S", 0.0)
+        deafness.setattr(notify, "DEAF_FOR_S", 0.5)
         handle = store.register_wait(unique(), None, "t", bool)
-        found = store._bell
+        found = store._listener
         assert found is not None
         until(lambda: found.deaf)
         store.cancel_wait(handle)

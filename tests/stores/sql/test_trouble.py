@@ -12,7 +12,7 @@ from holdfast.core.contract import Conflict, Swapped
 from holdfast.core.records import Record
 from holdfast.errors import HoldfastError, OutcomeUnknown, Unavailable
 from holdfast.stores.registry import open_store
-from holdfast.stores.sql import SQLStore, database
+from holdfast.stores.sql import SQLStore, transport
 from holdfast.stores.sql.errors import MYSQL, POSTGRES, Again, Broken, trouble
 from tests.helpers import until
 from tests.stores.sql.servers import Server
@@ -61,7 +61,7 @@ def test_deadlock_is_tried_again(server: Server, monkeypatch: pytest.MonkeyPatch
         lost.append(exc)
         return 0.01
 
-    monkeypatch.setattr(database, "pause_before_retry", pause)
+    monkeypatch.setattr(transport, "pause_before_retry", pause)
     table, other_table = server.new_table(), server.new_table()
     server.run(f"CREATE TABLE {other_table} (id INTEGER PRIMARY KEY, n INTEGER)")
     if server.is_postgres:
@@ -191,7 +191,7 @@ def _until_it_waits(server: Server) -> int:
         "AND id <> CONNECTION_ID()"
     )
     for _ in range(500):
-        rows = server.run(ask, what="%UPDATE t%")  # the table's, or that of its trigger
+        rows = server.run(ask, what="%UPDATE %t%")  # the table's, or that of its trigger
         for (number,) in rows:
             return int(number)
         time.sleep(0.01)

@@ -64,11 +64,11 @@ def test_release_of_before_the_bell(postgres: Server) -> None:
     assert isinstance(held, Swapped)
     assert waiter.load("k").version == held.version
     holder.swap("k", held.version, Record(2), ANYONE)
-    bell = waiter._bell
-    assert bell is not None
+    listener = waiter._listener
+    assert listener is not None
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(waiter.wait, "other", None, "a", 20 * SECOND)
-        until(lambda: bell.live)
+        until(lambda: listener.live)
         notified = threading.Event()
         handle = waiter.register_wait("k", held.version, "b", notified.set)
         assert notified.wait(3)
@@ -117,25 +117,25 @@ def handle(store: SQLStore, key: str, version: Any) -> Iterator[threading.Event]
         store.cancel_wait(asleep)
 
 
-def live_bell(store: SQLStore) -> Any:
-    """The store's bell, once it rings, for those who have looked since."""
-    bell = store._bell
-    assert bell is not None
+def live_listener(store: SQLStore) -> Any:
+    """The store's listener, once it rings, for those who have looked since."""
+    listener = store._listener
+    assert listener is not None
     for _ in range(1000):
-        if bell.live:
-            bell._trusted_at = 0.0
-            return bell
+        if listener.live:
+            listener._trusted_at = 0.0
+            return listener
         time.sleep(0.01)
-    raise AssertionError("the bell is not live")
+    raise AssertionError("the listener is not live")
 
 
-def ringing(server: Server, prefix: str = "bell/") -> tuple[SQLStore, SQLStore, str, Swapped]:
-    """A store whose bell is live, another one of the same table, and a record in it."""
+def ringing(server: Server, prefix: str = "listener/") -> tuple[SQLStore, SQLStore, str, Swapped]:
+    """A store whose listener is live, another one of the same table, and a record in it."""
     store, other, key = server.open(), server.open(), f"{prefix}{server.new_table()}"
     made = store.swap(key, None, Record(1))
     assert isinstance(made, Swapped)
     with handle(store, key, made.version):
-        live_bell(store)
+        live_listener(store)
     return store, other, key, made
 
 
@@ -149,20 +149,20 @@ def test_lost_listener_comes_back(postgres: Server) -> None:
         other.swap(key, made.version, Record(2), ANYONE)
         assert notified.wait(10)
     with handle(store, "unchanged", None):
-        live_bell(store)
+        live_listener(store)
 
 
 def test_notification_before_the_sleep_is_not_lost(postgres: Server) -> None:
     """A release between a waiter's look and its sleep rings it at once."""
-    store, other, key = postgres.open(), postgres.open(), f"bell/{postgres.new_table()}"
+    store, other, key = postgres.open(), postgres.open(), f"listener/{postgres.new_table()}"
     made = store.swap(key, None, Record(1))
     assert isinstance(made, Swapped)
     with handle(store, key, made.version):
-        bell = live_bell(store)
+        listener = live_listener(store)
         again = other.swap(key, made.version, Record(2), ANYONE)
         assert isinstance(again, Swapped)
         for _ in range(500):
-            if key in bell._last and bell._last[key].version == again.version:
+            if key in listener._last and listener._last[key].version == again.version:
                 break
             time.sleep(0.01)
     with handle(store, key, made.version) as notified:
@@ -177,9 +177,9 @@ def test_a_version_that_is_not_there(postgres: Server) -> None:
     store, _, key, made = ringing(postgres)
     rings: list[int] = []
     with handle(store, key, made.version):
-        bell = live_bell(store)
-        postgres.run(f"SELECT pg_notify('{bell._dialect.channel}', '{2**62} * {key}')")
-        until(lambda: key in bell._last)
+        listener = live_listener(store)
+        postgres.run(f"SELECT pg_notify('{listener._dialect.channel}', '{2**62} * {key}')")
+        until(lambda: key in listener._last)
         for turn in range(10 * MOST_LATE):
             store.cancel_wait(
                 store.register_wait(key, made.version + turn, "t", lambda: rings.append(1))
@@ -205,13 +205,13 @@ def test_only_those_who_may_come_in_are_rung(postgres: Server) -> None:
 def test_a_notification_tells_no_secrets(postgres: Server) -> None:
     """Whoever may connect to the database may listen: there are no tokens to be heard, neither in
     a record nor of those whose turn it is."""
-    store, _, key, made = ringing(postgres, "bell\n ")
+    store, _, key, made = ringing(postgres, "listener\n ")
     holder = Holder("h" * 32, 1, "o", "shared", SECOND, 1, 1, "b")
     queue = tuple(Waiter(f"{n:016x}" * 2, "o", "shared", SECOND, 1, 1, "b") for n in range(3))
     record, wake = Record(2, (holder,), queue), tuple(waiter.token for waiter in queue)
     heard: list[str] = []
     with psycopg.connect(postgres.engine.url(), autocommit=True) as anybody:
-        anybody.execute(f'LISTEN "{live_bell(store)._dialect.channel}"')
+        anybody.execute(f'LISTEN "{live_listener(store)._dialect.channel}"')
         store.swap(key, made.version, record, wake)
         heard += [told.payload for told in anybody.notifies(timeout=10, stop_after=1)]
     assert key in heard[0]
@@ -220,12 +220,12 @@ def test_a_notification_tells_no_secrets(postgres: Server) -> None:
 
 
 def test_a_false_notification_lets_nobody_in(postgres: Server) -> None:
-    """A role without any right on the table may notify, too: who is rung by it goes by what is in
+    """A role without any right on the table may notify, too: whoever it wakes goes by what is in
     the table, and not by what it was told."""
     store, other, key, _ = ringing(postgres)
     role = postgres.new_table()
     postgres.run(f"CREATE ROLE {role}")
-    channel = live_bell(store)._dialect.channel
+    channel = live_listener(store)._dialect.channel
     reader, writer = holdfast.Locks(other, ttl=60), holdfast.Locks(store, ttl=60)
     with reader.acquire(key, mode="shared") as lease, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(writer.acquire, key, timeout=3, fair=False)
@@ -317,11 +317,11 @@ def test_pgbouncer_is_noticed(pooler: PgBouncer, caplog: pytest.LogCaptureFixtur
     assert isinstance(store, SQLStore)
     store.setup()
     with handle(store, "pooled", None):
-        assert store._bell is not None
+        assert store._listener is not None
         for _ in range(1000):
-            if store._bell.deaf:
+            if store._listener.deaf:
                 break
             time.sleep(0.01)
-        assert not store._bell.live
+        assert not store._listener.live
         assert "pooler" in caplog.text
     store.close()

@@ -14,12 +14,11 @@ other. What is better, and what is not (there is no fence: for that use `holdfas
     push=True       a waiter is woken by the release, not by its next look
     release(token=) another thread or process may release, by the token
 
-    calls        what is asked of Redis, and what the answers mean: for both faces
-    state        what a lock knows without asking: for both faces
-    wire, awire  a script on a connection, where a lost reply can be seen
-    push         waiting for a release
-    lock         the blocking face
-    asyncio      the asyncio face: `holdfast.dropin.redis_lock.asyncio.Lock`
+    protocol                    what is asked of Redis, and what the answers mean: no I/O
+    state                       what a lock knows without asking
+    transport_async, transport  a script on a connection, where a lost reply can be seen
+    pubsub_async, pubsub        waiting for a release
+    lock_async, lock            the lock; `holdfast.dropin.redis_lock.asyncio.Lock` is the first
 """
 
 from holdfast.dropin.redis_lock.lock import Lock

@@ -1,4 +1,10 @@
-"""The blocking face of the drop-in."""
+# Made from lock_async.py by tools/async_to_sync.py: change that, and run `make generate`.
+"""The lock: the calls of redis-py's `Lock`, carried out by `protocol` over `transport`.
+
+A task that is cancelled, or a thread that is interrupted, in the middle of `acquire` does not keep
+the lock: it is released by its token. On an event loop a task of its own does that, and the
+cancellation goes on its way.
+"""
 
 from __future__ import annotations
 
@@ -8,34 +14,37 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Literal, TypeVar
 
-import redis.lock
 from redis.exceptions import LockError, LockNotOwnedError, RedisError
+from redis.lock import Lock as _RedisLock
+from redis.lock import logger  # whoever listens to it goes on hearing
 
-from holdfast.dropin.redis_lock import wire
-from holdfast.dropin.redis_lock.calls import (
+from holdfast.dropin.redis_lock.protocol import (
     EXPIRE,
+    AcquireRequest,
     Call,
     Calls,
     Listen,
-    Wanting,
+    Pause,
+    Reply,
     acquire_calls,
     expire_calls,
     extend_calls,
     release_calls,
 )
-from holdfast.dropin.redis_lock.push import Listener
+from holdfast.dropin.redis_lock.pubsub import Listener
 from holdfast.dropin.redis_lock.state import LOST_IN_BLOCK, LockState
-from holdfast.dropin.redis_lock.wire import UNSURE
+from holdfast.dropin.redis_lock.transport import UNSURE, call
+from holdfast.runtime.run import run
+
+__all__ = ["Lock"]
 
 R = TypeVar("R")
 
-logger = redis.lock.logger  # whoever listens to it goes on hearing
 
+class Lock(LockState, _RedisLock):
+    """A lock like redis-py's: `client.lock("name", timeout=30, lock_class=Lock)`.
 
-class Lock(LockState, redis.lock.Lock):
-    """A lock like `redis.lock.Lock`: `client.lock("name", timeout=30, lock_class=Lock)`.
-
-    Subclasses `redis.lock.Lock` only so that isinstance() holds; no behaviour is inherited.
+    Subclasses redis-py's lock only so that isinstance() holds; no behaviour is inherited.
 
     With options of its own: `lock_class=functools.partial(Lock, keep=True, push=True)`.
     """
@@ -48,7 +57,9 @@ class Lock(LockState, redis.lock.Lock):
         token: str | bytes | None = None,
     ) -> bool:
         """Get the lock; False if it is taken for longer than we may wait."""
-        wanting = self._wanting(sleep, blocking, blocking_timeout, token)
+        return self._acquire(self._wanting(sleep, blocking, blocking_timeout, token))
+
+    def _acquire(self, wanting: AcquireRequest) -> bool:
         try:
             since = self._run(acquire_calls(wanting))
         except UNSURE:
@@ -66,11 +77,12 @@ class Lock(LockState, redis.lock.Lock):
         self._got(wanting)
         if self.keep:
             # The keeper must not know the lock itself, or it would never be forgotten.
-            self._keep(wanting, since, partial(_renew, self.redis, self.name))
+            renew = partial(_renew, self.redis, self.name)
+            self._keep(wanting, since, renew)
         return True
 
     def release(self, token: str | bytes | None = None) -> None:
-        """Free the lock; with a token, also that of another thread or process."""
+        """Free the lock; with a token, also that of another thread, task or process."""
         expected = self._give_up_token(token)
         try:
             self.do_release(expected)
@@ -146,37 +158,42 @@ class Lock(LockState, redis.lock.Lock):
         self._check_owned(owned, "reacquire")
         return True
 
-    # --- the driver -------------------------------------------------------------------------
+    # --- running the protocol ---------------------------------------------------------------
 
     def _run(self, calls: Calls[R]) -> R:
-        listener: Listener | None = None
-        answer: Any = None
+        listener = Listener(self.redis, self._channel())
+        is_listening = False
+
+        def ask(asked: Call) -> Reply:
+            return call(self.redis, asked.script, self.name, asked.args)
+
+        def listen(asked: Listen) -> None:
+            nonlocal is_listening
+            is_listening = True
+            listener.open()
+
+        def pause(asked: Pause) -> None:
+            if is_listening:
+                listener.wait(asked.seconds)
+                return
+            time.sleep(asked.seconds)
+
         try:
-            while True:
-                try:
-                    effect = calls.send(answer)
-                except StopIteration as done:
-                    return done.value  # type: ignore[no-any-return]
-                answer = None
-                if isinstance(effect, Call):
-                    answer = wire.call(self.redis, effect.script, self.name, effect.args)
-                elif isinstance(effect, Listen):
-                    listener = Listener(self.redis, self._channel())
-                elif listener is None:
-                    time.sleep(effect.seconds)
-                else:
-                    listener.wait(effect.seconds)
+            return run(calls, {}, {Call: ask, Listen: listen, Pause: pause})
         finally:
-            calls.close()
-            if listener is not None:
+            if is_listening:
                 listener.close()
 
-    def _take_back(self, wanting: Wanting) -> None:
-        """We were interrupted (Ctrl-C, a time limit), and may have got it all the same."""
-        if wanting.drawn:
-            with suppress(RedisError):
-                self._run(release_calls(wanting.token, self._channel()))
+    def _take_back(self, wanting: AcquireRequest) -> None:
+        """We were cancelled or interrupted, and may have got it all the same."""
+        if not wanting.drawn:
+            return
+        self._free_if_ours(wanting.token)
+
+    def _free_if_ours(self, token: bytes) -> None:
+        with suppress(RedisError):
+            self._run(release_calls(token, self._channel()))
 
 
 def _renew(client: Any, name: Any, token: bytes, ttl_ms: int) -> bool:
-    return bool(wire.call(client, EXPIRE, name, (token, ttl_ms, "renew")).value)
+    return bool(call(client, EXPIRE, name, (token, ttl_ms, "renew")).value)

@@ -13,7 +13,7 @@ from typing import Any
 from redis.exceptions import LockError, LockNotOwnedError
 
 from holdfast.core.holds import Hold
-from holdfast.dropin.redis_lock.calls import Wanting
+from holdfast.dropin.redis_lock.protocol import AcquireRequest
 from holdfast.dropin.renewals import Renewals, renewals
 
 CHANNEL = "holdfast:freed:"
@@ -98,11 +98,11 @@ class LockState:
     def _wanting(
         self, sleep: float | None, blocking: bool | None, blocking_timeout: float | None,
         token: str | bytes | None,
-    ) -> Wanting:  # fmt: skip
+    ) -> AcquireRequest:  # fmt: skip
         patience = self.blocking_timeout if blocking_timeout is None else blocking_timeout
         unsettled = self._take_unsettled() if token is None else None
         own = self._new_token() if token is None else self._encode(token)
-        return Wanting(
+        return AcquireRequest(
             token=own if unsettled is None else unsettled,
             drawn=token is None,
             unsettled=unsettled is not None,
@@ -137,21 +137,23 @@ class LockState:
 
     # --- what the answers do ----------------------------------------------------------------
 
-    def _got(self, wanting: Wanting) -> None:
+    def _got(self, wanting: AcquireRequest) -> None:
         self._end_renewal(self.local.token)  # of one that was lost and never released
         self.local.token = wanting.token
 
-    def _went_silent(self, wanting: Wanting) -> None:
+    def _went_silent(self, wanting: AcquireRequest) -> None:
         """Whether this token got in is not known: the next `acquire` will find out."""
         if wanting.drawn:
             self._unsettled.tokens.append(wanting.token)
 
-    def _missed(self, wanting: Wanting) -> None:
+    def _missed(self, wanting: AcquireRequest) -> None:
         """Redis said no. An earlier try with this token may still be on its way there."""
         if wanting.unsettled:
             self._unsettled.tokens.append(wanting.token)
 
-    def _keep(self, wanting: Wanting, since: float, renew: Callable[[bytes, int], bool]) -> None:
+    def _keep(
+        self, wanting: AcquireRequest, since: float, renew: Callable[[bytes, int], bool]
+    ) -> None:
         """Renew it in the background."""
         assert wanting.ttl_ms is not None
         beat = partial(renew, wanting.token, wanting.ttl_ms)

@@ -29,10 +29,10 @@ from holdfast.dropin.resource_lock.tables import (
     RESOURCE,
     clock,
     create_tables,
-    enter,
-    kept_out_is_told,
+    exclude_others,
     open_engine,
-    was_beaten,
+    reporting_locked_tables,
+    was_rolled_back,
 )
 
 R = TypeVar("R")
@@ -94,7 +94,7 @@ class ResourceLocker:
         self._keep_expiry()
 
         def work(connection: Connection) -> None:
-            enter(connection, lock.resource.resource_id)
+            exclude_others(connection, lock.resource.resource_id)
             now = clock(connection)
             alive = expiry_of(lock) & (EXPIRY.c.expires_us >= now)
             later = update(EXPIRY).where(alive).values(expires_us=now + round(ttl * 1e6))
@@ -192,7 +192,7 @@ class ResourceLocker:
             def work(
                 connection: Connection, client: Client = client, resource: Resource = resource
             ) -> ResourceLock | None:
-                enter(connection, resource.resource_id)
+                exclude_others(connection, resource.resource_id)
                 if not both_exist(connection, client, resource):
                     return None  # deleted since
                 if self._keeps_expiry or self._expiry_is_there(connection):
@@ -225,14 +225,14 @@ class ResourceLocker:
             if rows:
                 return int(rows[0][0])
             try:
-                with kept_out_is_told(), self._engine.begin() as connection:
+                with reporting_locked_tables(), self._engine.begin() as connection:
                     done = connection.execute(insert(table).values({column: value}))
                     return int(done.inserted_primary_key[0])  # type: ignore[index]
             except sa.IntegrityError:
                 if not self._rows(query):
                     raise  # it failed for another reason than a faster insert
             except sa.OperationalError as exc:
-                if not was_beaten(exc):
+                if not was_rolled_back(exc):
                     raise
 
     def _delete(self, table: Table, key: str, name: str, which: str | int) -> None:
@@ -255,15 +255,15 @@ class ResourceLocker:
         while True:
             tries += 1
             try:
-                with kept_out_is_told(), self._engine.begin() as connection:
+                with reporting_locked_tables(), self._engine.begin() as connection:
                     return work(connection)
             except sa.DBAPIError as exc:
-                if not was_beaten(exc) or tries == MOST_TRIES:
+                if not was_rolled_back(exc) or tries == MOST_TRIES:
                     raise
             time.sleep(random.uniform(0, 0.02 * tries))
 
     def _rows(self, query: Select[Any]) -> list[Row[Any]]:
-        with kept_out_is_told(), self._engine.connect() as connection:
+        with reporting_locked_tables(), self._engine.connect() as connection:
             return list(connection.execute(query))
 
     def _lock_from(self, row: Row[Any]) -> ResourceLock:

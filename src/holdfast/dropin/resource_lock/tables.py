@@ -1,17 +1,17 @@
-"""The tables of `resource_lock`, and what keeps two clients out of them at once.
+"""The tables of `resource_lock`, and how one client at a time is let into them.
 
-A lock is granted by looking and then inserting a row, so nobody else may do the same in
-between. What sees to that differs:
+A client grants itself a lock by a SELECT and then an INSERT, so no other client may do the same in
+between. How that is prevented depends on the database:
 
-  MySQL       an old client locks all three tables, which waits for our transaction and
-              makes it wait; among ourselves the resource's row is locked
-  PostgreSQL  an old client locks nothing: its look holds ACCESS SHARE until it commits, so
-              ACCESS EXCLUSIVE waits for it, and makes its look wait for us
-  SQLite      an old client locks nothing between its look and its insert. There is one
-              writer at a time, so a trigger can refuse the insert that comes too late
+  MySQL       A client with the original locks all three tables, which waits for our transaction
+              and makes ours wait. Our own clients lock the row of the resource.
+  PostgreSQL  A client with the original locks nothing, but its SELECT holds ACCESS SHARE until it
+              commits. So our ACCESS EXCLUSIVE waits for it, and makes its SELECT wait.
+  SQLite      A client with the original locks nothing between its SELECT and its INSERT. There is
+              one writer at a time, so a trigger can refuse an INSERT that comes too late.
 
-An expiry is no part of the original tables. It is kept beside them, in a table that old
-clients never see, with the lock's time of creation, because SQLite uses ids again.
+The original tables have no expiry. Ours is in a table beside them, which the original never reads.
+It also has the lock's time of creation, because SQLite uses IDs again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.schema import CreateTable
 
 from holdfast.dropin.resource_lock.models import LockException
-from holdfast.stores.sql.engine import DRIVERS
+from holdfast.stores.sql.connect import DRIVERS
 
 METADATA = MetaData()
 
@@ -82,7 +82,7 @@ CLOCKS = {
 }
 # On MySQL in the order in which an old client locks the tables. In another order the two could wait
 # for each other, and the server would make one of them fail, perhaps the old one.
-ENTER = {
+EXCLUDE = {
     "sqlite": ["BEGIN IMMEDIATE"],
     "postgresql": ["LOCK TABLE resource_lock IN ACCESS EXCLUSIVE MODE"],
     "mysql": [
@@ -162,9 +162,9 @@ def _create(engine: Engine, table: Table) -> None:
             time.sleep(0.05)  # another process is creating the table
 
 
-def enter(connection: Connection, resource_id: int) -> None:
+def exclude_others(connection: Connection, resource_id: int) -> None:
     """Keep others from reading and inserting until the transaction ends."""
-    for statement in ENTER[family_of(connection.engine)]:
+    for statement in EXCLUDE[family_of(connection.engine)]:
         connection.execute(text(statement), {"resource_id": resource_id})
 
 
@@ -173,7 +173,7 @@ def clock(connection: Connection) -> int:
     return int(connection.scalar(text(f"SELECT {CLOCKS[family_of(connection.engine)]}")))
 
 
-def was_beaten(exc: sa.DBAPIError) -> bool:
+def was_rolled_back(exc: sa.DBAPIError) -> bool:
     """Whether the database rolled this back in favour of another transaction, or because another
     process is creating a table (1684, on MariaDB)."""
     code = (exc.orig.args or (None,))[0]  # type: ignore[union-attr]
@@ -181,13 +181,13 @@ def was_beaten(exc: sa.DBAPIError) -> bool:
 
 
 @contextmanager
-def kept_out_is_told() -> Iterator[None]:
+def reporting_locked_tables() -> Iterator[None]:
     """Turn a wait that took too long into a `LockException`: another client keeps the tables
     locked."""
     try:
         yield
     except sa.DBAPIError as exc:
-        if not _was_kept_out(exc):
+        if not _waited_too_long(exc):
             raise
         raise LockException(
             "The tables are locked by another client, which may use the original "
@@ -195,6 +195,6 @@ def kept_out_is_told() -> Iterator[None]:
         ) from exc
 
 
-def _was_kept_out(exc: sa.DBAPIError) -> bool:
+def _waited_too_long(exc: sa.DBAPIError) -> bool:
     code = (exc.orig.args or (None,))[0]  # type: ignore[union-attr]
     return code == 1205 or "database is locked" in str(exc.orig)

@@ -15,7 +15,7 @@ from holdfast.core.records import SECOND
 from holdfast.errors import BadOption, BadURL, Misconfigured, MissingDriver
 from holdfast.stores.blob.bucket import Bucket
 from holdfast.stores.blob.names import check_prefix
-from holdfast.stores.blob.service_clock import Grain
+from holdfast.stores.blob.service_clock import Precision
 from holdfast.stores.shortage import has_room_for, shortage
 from holdfast.stores.url import redact
 
@@ -51,9 +51,9 @@ class Settings(Struct, frozen=True):
     prefix: str = ""
 
     @property
-    def grain(self) -> Grain:
+    def precision(self) -> Precision:
         """Returns how precisely the service tells the time."""
-        return Grain(skew=round(self.clock_skew_s * SECOND))
+        return Precision(skew=round(self.clock_skew_s * SECOND))
 
 
 def settings_from(given: dict[str, Any]) -> Settings:

@@ -16,7 +16,7 @@ from holdfast.stores.blob.bucket import Bucket
 from holdfast.stores.blob.connect import Settings, adopt_bucket, open_bucket
 from holdfast.stores.blob.obstore_runtime import about_to_use
 from holdfast.stores.blob.protocol import Conditional, LastWriter
-from holdfast.stores.blob.service_clock import Grain, ServiceClock
+from holdfast.stores.blob.service_clock import Precision, ServiceClock
 from holdfast.stores.url import StoreURL
 from holdfast.stores.waiting.polling_store import POLLED
 
@@ -63,20 +63,20 @@ def adopt(found: Any, options: dict[str, Any]) -> Opened:
 
 def _opened(bucket: Bucket, settings: Settings) -> Opened:
     about_to_use(bucket.name)
-    grain = _grain(bucket, settings)
+    precision = _precision(bucket, settings)
     reach: Any = "process" if isinstance(bucket.store, MemoryStore) else "network"
-    facts = replace(FACTS, clock_doubt=grain.doubt, reach=reach)
+    facts = replace(FACTS, clock_doubt=precision.doubt, reach=reach)
     kind = Conditional
     if settings.protocol == "last-writer":
         kind = LastWriter
         facts = replace(facts, linearizable=False, caveats=_BEST_EFFORT)
-    protocol = kind(ServiceClock(grain), errors_tell_time=isinstance(bucket.store, AzureStore))
+    protocol = kind(ServiceClock(precision), errors_tell_time=isinstance(bucket.store, AzureStore))
     return Opened(bucket, protocol, facts)
 
 
-def _grain(bucket: Bucket, settings: Settings) -> Grain:
+def _precision(bucket: Bucket, settings: Settings) -> Precision:
     if isinstance(bucket.store, MemoryStore):
-        return Grain(step=1000, skew=0)
+        return Precision(step=1000, skew=0)
     if isinstance(bucket.store, LocalStore):
-        return Grain(step=SECOND // 100, skew=0)
-    return settings.grain
+        return Precision(step=SECOND // 100, skew=0)
+    return settings.precision

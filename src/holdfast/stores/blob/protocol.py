@@ -106,7 +106,7 @@ class Conditional:
             return Entry()
         version = self._version(answer)
         entry = unpack(key, answer.body, version, None)
-        written = self.clock.grain.interval(answer.modified)
+        written = self.clock.precision.interval(answer.modified)
         if written is None:
             return entry
         when = self._own_writes.when(key, version)
@@ -143,14 +143,14 @@ class Conditional:
         yield Put(CLOCK, b"Written to read the clock of this service.\n", anyway=True)
         answer = yield Head(CLOCK)
         if isinstance(answer, Found):
-            shown = self.clock.grain.interval(answer.modified)
+            shown = self.clock.precision.interval(answer.modified)
             if shown is not None:
                 self.clock.learn(shown, sent, clock.monotonic())
 
     def _learn_from(self, answer: Answer, sent: Micros) -> bool:
         if not isinstance(answer, Missing) or answer.time is None:
             return False
-        self.clock.learn(self.clock.grain.exact(answer.time), sent, clock.monotonic())
+        self.clock.learn(self.clock.precision.exact(answer.time), sent, clock.monotonic())
         return True
 
     # --- swap -------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class Conditional:
             answer: Answer = yield Head(name_of(key))
             if not isinstance(answer, Found) or answer.version != version:
                 return None
-            written = self.clock.grain.interval(answer.modified)
+            written = self.clock.precision.interval(answer.modified)
             if written is not None:
                 self._own_writes.close(key, version, expiries_from(record, written))
         return with_expiries(record, self._own_writes.expiries(key, version))
@@ -275,7 +275,7 @@ class LastWriter(Conditional):
             self._own_writes.forget(key)
             return Swapped(None, self.clock.now())
         if isinstance(before, Found):
-            written = self.clock.grain.interval(before.modified)
+            written = self.clock.precision.interval(before.modified)
             if written is not None and self._own_writes.left_open(key, version, record):
                 self._own_writes.close(key, version, expiries_from(record, written))
         body = pack(key, nonce, with_expiries(record, self._own_writes.expiries(key, version)))

@@ -33,7 +33,7 @@ GROWTH: Micros = 2 * FRESH // RATE + SECOND // 10
 FIRST_YEAR = 2000
 
 
-class Grain(Struct, frozen=True):
+class Precision(Struct, frozen=True):
     """How finely a service tells the time, and how far its machines may differ."""
 
     step: Micros = SECOND
@@ -60,8 +60,8 @@ class Grain(Struct, frozen=True):
 class ServiceClock:
     """The last reading that is still of use."""
 
-    def __init__(self, grain: Grain) -> None:
-        self.grain = grain
+    def __init__(self, precision: Precision) -> None:
+        self.precision = precision
         self._reading: Reading | None = None
 
     def learn(self, interval: Interval, sent: Micros, got: Micros) -> None:

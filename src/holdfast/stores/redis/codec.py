@@ -30,11 +30,11 @@ from holdfast.core.commands import (
     Wake,
 )
 from holdfast.core.contract import Applied, Conflict, Interval, Page, Swapped, Version
-from holdfast.core.records import Holder, Micros, Note, Record, Waiter
+from holdfast.core.records import Holder, Micros, Record, Waiter
 from holdfast.stores.base import Outcome
 from holdfast.stores.redis import record_text
 from holdfast.stores.redis.record_text import Names, word
-from holdfast.stores.redis.resp import ASKING, bulk, packed
+from holdfast.stores.redis.resp import ASKING, pack
 from holdfast.stores.redis.scripts import (
     ALL,
     CLAIM,
@@ -49,7 +49,6 @@ from holdfast.stores.redis.scripts import (
     Script,
 )
 
-NO_NOTE: Note = {}
 # The index may have names in it that others wrote, and that are no text.
 _ANY_BYTES = "surrogateescape"
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -77,94 +76,38 @@ class Call(Struct, frozen=True, gc=False):
         return ASKING + request
 
 
-class _Place:
-    """The words with which all calls on one lock start: its keys, and how long it stays."""
-
-    __slots__ = ("alone", "claim", "free", "indexed", "name")
-
-    def __init__(
-        self, name: bytes, keys: bytes, index: bytes, stay: bytes, claim: bytes, free: bytes
-    ) -> None:
-        self.name = name
-        words = bulk(name)
-        self.alone = _ONE_KEY + words + stay
-        self.indexed = keys + words + index + stay
-        self.claim = claim + self.indexed
-        self.free = free + self.alone
-
-
 class Encoder:
-    """Makes calls for one store."""
+    """Makes the calls of one store."""
 
     def __init__(
         self, names: Names, tombstone: Micros, indexed: bool, wait: bytes, fast_paths: bool = True
     ) -> None:
         self._scripts = {one: one if fast_paths else one.without_fast_paths for one in ALL}
-        self._claim_script, self._free_script = self._scripts[CLAIM], self._scripts[FREE]
         self._tombstone = tombstone
-        self._stay_ms = tombstone // 1000
+        self._stay = b"%d" % (tombstone // 1000)
         self._head = names.head
         self._client_channel = names.client_channel
         self._index = (names.index, names.due) if indexed else ()
         self._wait = wait
-        self._again = AGAIN + wait if wait else b""
-        keys, index = bulk(b"%d" % (1 + len(self._index))), packed(*self._index)
-        stay = bulk(b"%d" % self._stay_ms)
-        words = 11 + len(self._index) + bool(wait)
-        claim = b"*%d\r\n%b" % (words, self._claim_script.by_hash)
-        free = b"*6\r\n" + self._free_script.by_hash
-        self._place = lru_cache(REMEMBERED)(
-            lambda key: _Place(names.record(key), keys, index, stay, claim, free)
-        )
-        self._usual = lru_cache(REMEMBERED)(self._terms)
+        self._name = lru_cache(REMEMBERED)(names.record)
 
     def command(self, key: str, command: Command, beat: str) -> Call:
         """A whole command."""
-        kind, place = type(command), self._place(key)
-        if kind is Claim:
-            return self._claim(place, command, beat)  # type: ignore[arg-type]
-        if kind is Free:
-            token = word(command.token)  # type: ignore[union-attr]
-            request = b"%b$%d\r\n%b\r\n" % (place.free, len(token), token)
-            return Call(self._free_script, place.name, request)
-        script, count, words = _COMMANDS[kind]
-        return self._call(script, place.name, count + 3, place.alone + words(command, beat))
+        if isinstance(command, Claim):
+            return self._call(CLAIM, key, self._claim_words(command, beat), self._index)
+        script, words = _COMMANDS[type(command)]
+        return self._call(script, key, words(command, beat))
 
-    def _claim(self, place: _Place, claim: Claim, beat: str) -> Call:
-        token, nonce = word(claim.token), word(beat)
-        said = (
-            claim.mode, claim.ttl, claim.limit, claim.owner,
-            claim.patience if claim.queue else None, len(token), len(nonce),
-        )  # fmt: skip
-        start, middle, end = self._terms(*said, claim.note) if claim.note else self._usual(*said)
-        request = b"%b%b%b%b%b%b" % (place.claim, start, token, middle, nonce, end)
-        return Call(self._claim_script, place.name, request, self._wait, 2 if self._wait else 1)
-
-    def _terms(
-        self, mode: str, ttl: Micros, limit: int | None, owner: str, patience: Micros | None,
-        token_size: int, beat_size: int, note: Note = NO_NOTE,
-    ) -> tuple[bytes, bytes, bytes]:  # fmt: skip
-        """What a claim says before its token, between that and its beat, and after it."""
-        before, after = record_text.start_text("@").split(b"@")
-        lead, _, rest = record_text.end_text("@", limit, owner, note).partition(b"@")
-        words = packed(
-            b"%d" % ttl,
-            b"%d" % (self._stay_ms - -ttl // 1000),
-            record_text.terms_text(mode, ttl),
-            b"" if patience is None else b"%d %b" % (patience, self._client_channel),
+    def _claim_words(self, claim: Claim, beat: str) -> tuple[bytes, ...]:
+        place = b"%d %b" % (claim.patience, self._client_channel) if claim.queue else b""
+        return (
+            record_text.start_text(claim.token),
+            b"%d" % claim.ttl,
+            b"%d" % ((self._tombstone // 1000) - -claim.ttl // 1000),
+            record_text.terms_text(claim.mode, claim.ttl),
+            place,
+            record_text.end_text(beat, claim.limit, claim.owner, claim.note),
         )
-        start = b"$%d\r\n%b" % (len(before) + token_size + len(after), before)
-        end = b"$%d\r\n%b" % (len(lead) + beat_size + len(rest), lead)
-        return start, after + b"\r\n" + words + end, rest + b"\r\n" + self._again
-
-    def _call(self, script: Script, name: bytes, count: int, words: bytes) -> Call:
-        """A call with so many words: the number of keys, the keys and the arguments."""
-        is_waited_for = self._wait and script in _WAITED_FOR
-        script = self._scripts[script]
-        if is_waited_for:
-            request = b"*%d\r\n%b%b%b" % (count + 3, script.by_hash, words, self._again)
-            return Call(script, name, request, self._wait, 2)
-        return Call(script, name, b"*%d\r\n%b%b" % (count + 2, script.by_hash, words))
 
     def swap(self, key: str, version: Version, record: Record | None, wake: Wake) -> Call:
         """A compare-and-swap."""
@@ -172,60 +115,53 @@ class Encoder:
         if record is not None:
             text = record_text.text_after_rev(record)
             stay = record_text.stays_for(record, record.updated_at, self._tombstone)
-        whom = "*" if wake == ANYONE else " ".join(word(token).decode() for token in wake)
-        seen = "" if version is None else str(version)
-        return self._indexed(SWAP, key, seen.encode(), text, b"%d" % stay, whom.encode())
+        whom = b"*" if wake == ANYONE else b" ".join(map(word, wake))
+        seen = b"" if version is None else str(version).encode()
+        return self._call(SWAP, key, (seen, text, b"%d" % stay, whom), self._index)
 
     def index_add(self, key: str) -> Call:
         """Enter a record into the index."""
-        return self._indexed(INDEX_ADD, key)
+        return self._call(INDEX_ADD, key, (), self._index)
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Call:
         """A page of the index."""
         first = b"[" + prefix.encode() if prefix else b"-"
         start = first if cursor is None else b"(" + cursor.encode(errors=_ANY_BYTES)
         stop = b"(" + prefix.encode() + b"\xff" if prefix else b"+"
-        call = self._indexed(SCAN, "", start, stop, b"%d" % limit, self._head)
-        return replace(call, looks=True)
+        words = (start, stop, b"%d" % limit, self._head)
+        return replace(self._call(SCAN, "", words, self._index), looks=True)
 
-    def _indexed(self, script: Script, key: str, *words: bytes) -> Call:
-        place, count = self._place(key), 3 + len(self._index) + len(words)
-        return self._call(script, place.name, count, place.indexed + packed(*words))
+    def _call(
+        self, script: Script, key: str, words: tuple[bytes, ...], index: tuple[bytes, ...] = ()
+    ) -> Call:
+        name, chosen = self._name(key), self._scripts[script]
+        start = (b"EVALSHA", chosen.sha, b"%d" % (1 + len(index)), name, *index, self._stay)
+        if self._wait and script in _WAITED_FOR:
+            request = pack(*start, *words, b"!") + self._wait
+            return Call(chosen, name, request, self._wait, 2)
+        return Call(chosen, name, pack(*start, *words))
 
 
-_YES, _NO = bulk(b"1"), bulk(b"")
-
-# For each command its script, and so many words, packed.
-_Words = Callable[[Any, str], bytes]
-_COMMANDS: dict[type, tuple[Script, int, _Words]] = {
-    Renew: (
-        RENEW,
-        3,
-        lambda c, beat: bulk(word(c.token)) + bulk(word(beat)) + (_YES if c.known else _NO),
-    ),
-    Offer: (
-        OFFER,
-        4,
-        lambda c, beat: packed(word(c.token), word(beat), word(c.ticket), b"%d" % c.ttl),
-    ),
+# For each command its script and its words. (A claim's need the store's names.)
+_COMMANDS: dict[type, tuple[Script, Callable[[Any, str], tuple[bytes, ...]]]] = {
+    Renew: (RENEW, lambda c, beat: (word(c.token), word(beat), b"1" if c.known else b"")),
+    Free: (FREE, lambda c, beat: (word(c.token),)),
+    Offer: (OFFER, lambda c, beat: (word(c.token), word(beat), word(c.ticket), b"%d" % c.ttl)),
     Take: (
         TAKE,
-        6,
-        lambda c, beat: packed(
+        lambda c, beat: (
             word(c.token), word(beat), word(c.ticket), b"%d" % c.ttl,
             record_text.json_text(c.owner),
             b"" if c.note is None else record_text.json_text(c.note),
         ),
     ),
-    Evict: (EVICT, 1, lambda c, beat: bulk(b" ".join(b"%d" % f for f in c.fences))),
+    Evict: (EVICT, lambda c, beat: (b" ".join(b"%d" % fence for fence in c.fences),)),
 }  # fmt: skip
 
 # A grant must outlive the master. A freed or evicted lock that comes back runs out by itself.
-_WAITED_FOR = {RENEW, OFFER, TAKE}  # and every claim
-# So many locks, and so many kinds of claims, have the start of their requests ready.
+_WAITED_FOR = {CLAIM, RENEW, OFFER, TAKE}
+# So many locks have the name of their record ready.
 REMEMBERED = 1024
-AGAIN = bulk(b"!")
-_ONE_KEY = bulk(b"1")
 
 
 # --- answers --------------------------------------------------------------------------------
@@ -257,13 +193,7 @@ def applied(reply: Any, command: Command, beat: str) -> Applied:
 
 def _claimed(claim: Claim, beat: str, at: Micros, wanted: tuple[Waiter, ...] = ()) -> Verdict:
     """A free lock was claimed: the clock is its fence."""
-    return Granted(
-        Holder(
-            claim.token, at, claim.owner, claim.mode, claim.ttl,
-            at, at + claim.ttl, beat, claim.limit, claim.note,
-        ),
-        wanted,
-    )  # fmt: skip
+    return Granted(claim.holder(at, at, at + claim.ttl, beat), wanted)
 
 
 def _renewed(renew: Renew, beat: str, at: Micros) -> Verdict:

@@ -20,11 +20,6 @@ def bulk(word: bytes) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(word), word)
 
 
-def packed(*words: bytes) -> bytes:
-    """Some words of a command."""
-    return b"".join(map(bulk, words))
-
-
 TIME = pack(b"TIME")
 INFO = pack(b"INFO")
 PING = pack(b"PING")

@@ -12,22 +12,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from holdfast.core.commands import NOBODY
 from holdfast.core.effects import Swap
 from holdfast.errors import HoldfastError
 from holdfast.stores.base import Outcome
-from holdfast.stores.sql.dialect import Dialect, Queries, Update, columns_of
+from holdfast.stores.sql.codec import columns_of
 from holdfast.stores.sql.errors import Locked
+from holdfast.stores.sql.protocol import Dialect, Queries, Update
 
 # Longer records go alone: a server limits how long a statement may be.
 LONGEST_RECORD = 16_384
 
 
-def swap_many_queries(
-    dialect: Dialect, swaps: Sequence[Swap]
-) -> Queries[list[Outcome | Exception]]:
-    """An outcome for each, in their order."""
+def swap_many_queries(dialect: Dialect, swaps: Sequence[Swap]) -> Queries[list[Any]]:
+    """Returns an outcome for each, in their order."""
     updates = _updates_in(swaps)
     outcomes: dict[int, Outcome | Exception] = {}
     if len(updates) > 1:
@@ -45,7 +45,7 @@ def swap_many_queries(
 
 
 def _updates_in(swaps: Sequence[Swap]) -> dict[int, Update]:
-    """Those that can go together, by their places, in the order of their keys."""
+    """Returns those that can go together, by their places, in the order of their keys."""
     found: dict[str, tuple[int, Update]] = {}
     for place, swap in enumerate(swaps):
         key, version, record = swap.key, swap.version, swap.record
@@ -59,6 +59,6 @@ def _updates_in(swaps: Sequence[Swap]) -> dict[int, Update]:
 
 def _alone_queries(dialect: Dialect, swap: Swap) -> Queries[Outcome | Exception]:
     try:
-        return (yield from dialect.swap_queries(swap.key, swap.version, swap.record, swap.wake))
+        return (yield from dialect.swap_queries(swap))
     except HoldfastError as trouble:
         return trouble

@@ -23,7 +23,7 @@ import re
 import ssl
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 from sqlalchemy import exc as sa
@@ -95,9 +95,7 @@ _OTHER_TABLE = Meaning(
 )
 # The address may stand for another server by now, and only a new connection leads there.
 _READ_ONLY = Meaning(
-    StoreReadOnly,
-    "This is a standby, or writing is switched off: connect to the primary.",
-    ends=True,
+    StoreReadOnly, "This is a standby, or writing is switched off: connect to the primary.", True
 )
 _FULL = Meaning(StoreFull, "Free some space on the database's disk.")
 _CROWDED = Meaning(NoMore, "The server has no connection left for us.")
@@ -105,6 +103,7 @@ _NO_DESCRIPTORS = Meaning(NoMore, ADVICE)
 _AGAIN = Meaning(Again)
 _NOT_NOW = Meaning(Unavailable)
 _LOCKED = Meaning(Locked)
+_CONFIG = Meaning(Misconfigured)
 # The session is over. What it was doing then may be done or not.
 ENDED = Meaning(OutcomeUnknown, ends=True)
 # The server had ended the session before the statement came.
@@ -112,33 +111,56 @@ _ENDED_BEFORE = Meaning(Again, ends=True)
 # Something between us and the server changed sessions under a prepared statement.
 _NOT_PREPARED = Meaning(Again, ends=True)
 
-POSTGRES_CODES: Mapping[Code, Meaning] = {
-    "23505": Meaning(AlreadyThere),
-    "25006": _READ_ONLY,
-    "26000": _NOT_PREPARED,
-    "28000": _LOGIN,
-    "28P01": _LOGIN,
-    "3D000": _NO_DATABASE,
-    "3F000": Meaning(Misconfigured, "Create the schema, or name another one with ?schema="),
-    "40001": _AGAIN,
-    "40P01": _AGAIN,
-    "42501": _NO_RIGHTS,
-    "42P01": _NO_TABLE,
-    "42P05": _NOT_PREPARED,
-    "42703": _OTHER_TABLE,
-    "42804": _OTHER_TABLE,
-    "42P10": _OTHER_TABLE,
-    "53100": _FULL,
-    "53200": _NOT_NOW,
-    "53300": _CROWDED,
-    "53400": _NOT_NOW,
-    "55P03": _LOCKED,
-    "57014": _NOT_NOW,
-    "57P01": ENDED,
-    "57P02": ENDED,
-    "57P03": _NOT_NOW,
-    "57P05": ENDED,
-}
+Codes: TypeAlias = Mapping[Code, Meaning]
+
+
+def _by_code(*rows: tuple[Meaning, tuple[Code, ...]]) -> Codes:
+    return {code: meaning for meaning, codes in rows for code in codes}
+
+
+POSTGRES_CODES = _by_code(
+    (Meaning(AlreadyThere), ("23505",)),
+    (_AGAIN, ("40001", "40P01")),
+    (_LOCKED, ("55P03",)),
+    (_NOT_NOW, ("53200", "53400", "57014", "57P03")),
+    (_CROWDED, ("53300",)),
+    (_FULL, ("53100",)),
+    (_READ_ONLY, ("25006",)),
+    (_LOGIN, ("28000", "28P01")),
+    (_NO_DATABASE, ("3D000",)),
+    (Meaning(Misconfigured, "Create the schema, or name another one with ?schema="), ("3F000",)),
+    (_NO_RIGHTS, ("42501",)),
+    (_NO_TABLE, ("42P01",)),
+    (_OTHER_TABLE, ("42703", "42804", "42P10")),
+    (_CONFIG, ("config",)),
+    (_NOT_PREPARED, ("26000", "42P05")),
+    (ENDED, ("57P01", "57P02", "57P05")),
+)
+
+MYSQL_CODES = _by_code(
+    (Meaning(AlreadyThere), (1062,)),
+    (_AGAIN, (1213, 1412)),
+    (_LOCKED, (1205,)),
+    (_NOT_NOW, (1041, 1317, 1969, 3024, 3572)),
+    (_NOT_NOW, (1047,)),  # Galera: this node is not ready
+    (_CROWDED, (1040, 1129, 1203, 1226)),
+    (_FULL, (1021, 1114)),
+    (_READ_ONLY, (1290, 1792, 1836)),
+    (_LOGIN, (1044, 1045, 1130)),
+    (_NO_DATABASE, (1049,)),
+    (Meaning(Misconfigured, "Name the database in the URL: mysql://user@host/DATABASE"), (1046,)),
+    (_NO_RIGHTS, (1142, 1143, 1227)),
+    (_NO_TABLE, (1146,)),
+    (_OTHER_TABLE, (1054, 1364, 3819, 4025)),
+    # The driver's own: TLS is asked for and there is none; a way to log in that it does not know.
+    (_CONFIG, (2026, 2059, 2061)),
+    (
+        Meaning(Misconfigured, "The server's certificate cannot be trusted: check ssl_ca."),
+        ("certificate",),
+    ),
+    (ENDED, (1026, 1053, 1180)),  # at a shutdown, or during COMMIT
+    (_ENDED_BEFORE, (4031,)),  # wait_timeout was over
+)
 
 # While connecting libpq has no code for us, only words. What is quoted in them is a host, a user or
 # a database, whose name may be anything.
@@ -152,53 +174,11 @@ _POSTGRES_WORDS: tuple[tuple[str, Code], ...] = (
     (r"SSL was required|certificate|unsupported startup parameter|read-write|read-only", "config"),
 )
 
-MYSQL_CODES: Mapping[Code, Meaning] = {
-    1021: _FULL,
-    1026: ENDED,  # the log of COMMIT could not be written
-    1040: _CROWDED,
-    1041: _NOT_NOW,
-    1044: _LOGIN,
-    1045: _LOGIN,
-    1049: _NO_DATABASE,
-    1046: Meaning(Misconfigured, "Name the database in the URL: mysql://user@host/DATABASE"),
-    1047: _NOT_NOW,  # Galera: this node is not ready
-    1053: ENDED,
-    1054: _OTHER_TABLE,
-    1062: Meaning(AlreadyThere),
-    1114: _FULL,
-    1129: _CROWDED,
-    1130: _LOGIN,
-    1142: _NO_RIGHTS,
-    1143: _NO_RIGHTS,
-    1146: _NO_TABLE,
-    1180: ENDED,  # an error during COMMIT
-    1203: _CROWDED,
-    1205: _LOCKED,
-    1213: _AGAIN,
-    1226: _CROWDED,
-    1227: _NO_RIGHTS,
-    1290: _READ_ONLY,
-    1317: _NOT_NOW,
-    1364: _OTHER_TABLE,
-    1412: _AGAIN,
-    1792: _READ_ONLY,
-    1836: _READ_ONLY,
-    1969: _NOT_NOW,
-    2026: Meaning(Misconfigured),  # the driver's own: there is no TLS here, and it is asked for
-    2059: Meaning(Misconfigured),  # a way to log in that the driver does not know
-    2061: Meaning(Misconfigured),
-    3024: _NOT_NOW,
-    3572: _NOT_NOW,
-    3819: _OTHER_TABLE,
-    4025: _OTHER_TABLE,
-    4031: _ENDED_BEFORE,  # wait_timeout was over
-}
-
 
 class Diagnosis(Struct, frozen=True):
     """How a family of databases tells what is wrong."""
 
-    codes: Mapping[Code, Meaning]
+    codes: Codes
     code_of: Callable[[BaseException, Doing], Code]
     is_broken: Callable[[Code], bool]
 
@@ -237,11 +217,8 @@ _WHEN_BROKEN: Mapping[Doing, Meaning] = {
 }
 _MISTAKE = Meaning(Misconfigured, ends=True)
 
-POSTGRES = Diagnosis(
-    {**POSTGRES_CODES, "config": Meaning(Misconfigured)}, _postgres_code, _postgres_broken
-)
-_UNTRUSTED = Meaning(Misconfigured, "The server's certificate cannot be trusted: check ssl_ca.")
-MYSQL = Diagnosis({**MYSQL_CODES, "certificate": _UNTRUSTED}, _mysql_code, _mysql_broken)
+POSTGRES = Diagnosis(POSTGRES_CODES, _postgres_code, _postgres_broken)
+MYSQL = Diagnosis(MYSQL_CODES, _mysql_code, _mysql_broken)
 
 
 def trouble(

@@ -1,4 +1,4 @@
-"""MySQL and MariaDB, in what both speak."""
+"""What is asked of MySQL and MariaDB, in SQL that both understand."""
 
 from __future__ import annotations
 
@@ -6,25 +6,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy.sql.compiler import IdentifierPreparer
-
-from holdfast.core.commands import Wake
-from holdfast.core.contract import Conflict, Entry, Facts, Interval, Swapped, Version, exactly
-from holdfast.core.records import Record
+from holdfast.core.contract import Conflict, Entry, Interval, Swapped, Version, exactly
+from holdfast.core.effects import Swap
 from holdfast.errors import HoldfastError, OutcomeUnknown
 from holdfast.stores.base import Outcome
-from holdfast.stores.sql.dialect import (
-    BATCH,
+from holdfast.stores.sql.errors import MYSQL, AlreadyThere
+from holdfast.stores.sql.protocol import (
+    Answer,
     Dialect,
+    Outcomes,
     Queries,
     Query,
-    Sight,
     Table,
     Update,
-    columns_of,
+    facts_of,
     rounded,
 )
-from holdfast.stores.sql.errors import MYSQL, AlreadyThere
+from holdfast.stores.sql.setup import TableProbe
 
 NO_VERSION = -1
 
@@ -32,62 +30,47 @@ NO_VERSION = -1
 class MySQLDialect(Dialect):
     """MySQL 8.0.17 and later, MariaDB 10.3 and later."""
 
-    facts = Facts(
-        name="mysql",
-        linearizable=True,
-        clock="store",
-        reach="network",
-        wakeup="poll",
-        durable=True,
-        native_async=True,
-        batch=BATCH,
-        caveats=(
-            "After a failover to an asynchronous replica the last writes may be missing: two "
-            "may then believe to hold a lock for up to a ttl, and only the fence tells.",
-            "The server's clock decides expiry: let it be slewed, never set back or forth.",
-            "Waiters look for themselves: a lock changes hands within a second at most.",
-        ),
+    facts = facts_of(
+        "mysql",
+        "replica",
+        "Waiters look for themselves: a lock changes hands within a second at most.",
     )
     diagnosis = MYSQL
     sql_file = Path(__file__).with_name("mysql.sql")
     returning = False
+    quote_mark = "`"
 
-    def __init__(self, table: Table, preparer: IdentifierPreparer) -> None:
-        super().__init__(table, preparer)
+    def __init__(self, table: Table) -> None:
+        super().__init__(table)
         self._now = Query(self.sql("now"))
         self._updates: dict[int, str] = {}  # by how many rows they write
 
     def fragments(self) -> dict[str, str]:
-        """Where the table is looked for."""
+        """Returns where the table is looked for."""
         return {"schema": f"'{self.table.schema}'" if self.table.schema else "DATABASE()"}
 
-    def on_server(self, sight: Sight) -> dict[str, str]:
+    def on_server(self, probe: TableProbe) -> dict[str, str]:
         """The two name their exact collations differently."""
-        mariadb = "mariadb" in sight.server.lower()
+        mariadb = "mariadb" in probe.server.lower()
         return {"collation": "utf8mb4_nopad_bin" if mariadb else "utf8mb4_0900_bin"}
 
-    def user_name(self, sight: Sight) -> str:
-        name, _, host = sight.who.rpartition("@")
+    def user_name(self, probe: TableProbe) -> str:
+        name, _, host = probe.who.rpartition("@")
         return f"'{name}'@'{host}'"
 
-    def swap_queries(
-        self, key: str, version: Version, record: Record | None, wake: Wake
-    ) -> Queries[Outcome]:
+    def swap_queries(self, swap: Swap) -> Queries[Outcome]:
         """One statement; a second one shows what is there if it did not fit."""
-        query = self._swap(key, version, record, wake)
         try:
-            answer = yield from query
+            answer = yield from self.swap_query(swap)
         except AlreadyThere:
-            return Conflict((yield from self.load_queries(key)))
+            answer = Answer()
         if answer.count != 1:
-            return Conflict((yield from self.load_queries(key)))
-        if record is None:
+            return Conflict((yield from self.load_queries(swap.key)))
+        if swap.record is None:
             return Swapped(None, (yield from self._now_queries()))
-        return _written(version, answer.last_id)
+        return _written(swap.version, answer.last_id)
 
-    def update_many_queries(
-        self, updates: Sequence[Update]
-    ) -> Queries[Sequence[Outcome | Exception]]:
+    def update_many_queries(self, updates: Sequence[Update]) -> Queries[Outcomes]:
         """One statement; a second one shows which did not fit, if not all did."""
         answer = yield from self._update_many(updates)
         clock = answer.last_id
@@ -115,14 +98,6 @@ class MySQLDialect(Dialect):
             row = {"key": update.key, "version": version, **update.columns}
             values |= {f"{name}{n}": value for name, value in row.items()}
         return Query(sql, values, writing=True, shows=False)
-
-    def _swap(self, key: str, version: Version, record: Record | None, wake: Wake) -> Query:
-        if record is None:
-            return self.writing("delete", key=key, version=version)
-        values = {"key": key, **columns_of(record, wake)}
-        if version is None:
-            return self.writing("insert", **values)
-        return self.writing("update", **values, version=version)
 
     def _now_queries(self) -> Queries[Interval]:
         """The clock, after a write that was done: a failure here does not undo it."""

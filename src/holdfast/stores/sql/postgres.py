@@ -1,4 +1,4 @@
-"""PostgreSQL: a swap and its wake-up in one round trip."""
+"""What is asked of PostgreSQL: a swap and its wake-up are one round trip."""
 
 from __future__ import annotations
 
@@ -7,95 +7,67 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-from sqlalchemy.sql.compiler import IdentifierPreparer
-
-from holdfast.core.commands import ANYONE, NOBODY, Wake
-from holdfast.core.contract import Conflict, Facts, Swapped, Version, exactly
-from holdfast.core.records import Record
+from holdfast.core.commands import NOBODY
+from holdfast.core.contract import Conflict, Swapped, exactly
+from holdfast.core.effects import Swap
 from holdfast.errors import HoldfastError
 from holdfast.stores.base import Outcome
-from holdfast.stores.sql.dialect import (
-    BATCH,
-    Dialect,
-    Queries,
-    Query,
-    Sight,
-    Table,
-    Update,
-    columns_of,
-)
+from holdfast.stores.sql.codec import array_of, notification_text
 from holdfast.stores.sql.errors import POSTGRES
+from holdfast.stores.sql.protocol import Dialect, Outcomes, Queries, Query, Table, Update, facts_of
+from holdfast.stores.sql.setup import TableProbe
 
 SHOWN_COLUMNS = ("mode", "owners", "fence", "expires_at", "record")
-
-# PostgreSQL takes less than 8000 bytes; the key and the version need some of them.
-LONGEST_NEWS = 6000
-# Whoever may connect to the database may listen, and notify: nobody's token is told whole, and
-# what is told is only a reason to look.
-TOKEN_PART = 8
 
 
 class PostgreSQLDialect(Dialect):
     """PostgreSQL 11 and later."""
 
-    facts = Facts(
-        name="postgresql",
-        linearizable=True,
-        clock="store",
-        reach="network",
-        wakeup="push",
-        durable=True,
-        native_async=True,
-        batch=BATCH,
-        caveats=(
-            "After a failover to an asynchronous standby the last writes may be missing: two "
-            "may then believe to hold a lock for up to a ttl, and only the fence tells.",
-            "The server's clock decides expiry: let it be slewed, never set back or forth.",
-        ),
-    )
+    facts = facts_of("postgresql", "standby", push=True)
     diagnosis = POSTGRES
     sql_file = Path(__file__).with_name("postgres.sql")
     returning = True
+    quote_mark = '"'
     channel = ""
 
-    def __init__(self, table: Table, preparer: IdentifierPreparer) -> None:
-        super().__init__(table, preparer)
+    def __init__(self, table: Table) -> None:
+        super().__init__(table)
         self._update_many = self.sql("update_many")
 
     def fragments(self) -> dict[str, str]:
-        """The wake-up that goes with a write."""
+        """Returns the wake-up that goes with a write."""
         return {name: self._raw[name] for name in ("notify", "notify_deleted")}
 
-    def found(self, sight: Sight) -> None:
+    def found(self, probe: TableProbe) -> None:
         """Name the channel by where the table really is, however it was named here."""
-        where = f"{sight.schema}.{sight.name}"
+        where = f"{probe.schema}.{probe.name}"
         self.channel = f"holdfast_{hashlib.sha256(where.encode()).hexdigest()[:16]}"
 
     def look_values(self) -> Mapping[str, Any]:
         return {"name": self._fill["table"]}
 
-    def create_statement(self, sight: Sight) -> str:
+    def create_statement(self, probe: TableProbe) -> str:
         """The table and its comment come into being together."""
         return self.sql("create_at_once", create=self.sql("create"))
 
-    def swap_queries(
-        self, key: str, version: Version, record: Record | None, wake: Wake
-    ) -> Queries[Outcome]:
+    def swap_queries(self, swap: Swap) -> Queries[Outcome]:
         """One statement; a second one shows what is there if it did not fit."""
-        answer = yield from self._swap(key, version, record, wake)
+        answer = yield from self.swap_query(swap)
         if not answer.rows:
-            return Conflict((yield from self.load_queries(key)))
+            return Conflict((yield from self.load_queries(swap.key)))
         written, now, _ = answer.rows[0]
-        return Swapped(None if record is None else written, exactly(now))
+        return Swapped(None if swap.record is None else written, exactly(now))
 
-    def update_many_queries(
-        self, updates: Sequence[Update]
-    ) -> Queries[Sequence[Outcome | Exception]]:
+    def wake_values(self, swap: Swap) -> dict[str, Any]:
+        """Returns what the notification says."""
+        news = notification_text(swap.key, swap.wake)
+        return {"channel": self.channel, "turn": int(swap.wake != NOBODY), "news": news}
+
+    def update_many_queries(self, updates: Sequence[Update]) -> Queries[Outcomes]:
         """One statement; a second one shows what is there of those that did not fit."""
-        values = {name: array([u.columns[name] for u in updates]) for name in SHOWN_COLUMNS}
-        values["key"] = array([update.key for update in updates])
-        values["version"] = array([update.version for update in updates])
+        values = {name: array_of([u.columns[name] for u in updates]) for name in SHOWN_COLUMNS}
+        values["key"] = array_of([update.key for update in updates])
+        values["version"] = array_of([update.version for update in updates])
         answer = yield from Query(self._update_many, values, writing=True)
         done = {key: Swapped(version, exactly(now)) for key, version, now in answer.rows}
         missed = [update.key for update in updates if update.key not in done]
@@ -108,59 +80,8 @@ class PostgreSQLDialect(Dialect):
                 outcomes |= dict.fromkeys(missed, trouble)
         return [outcomes[update.key] for update in updates]
 
-    def _swap(self, key: str, version: Version, record: Record | None, wake: Wake) -> Query:
-        values: dict[str, Any] = {"key": key, "channel": self.channel}
-        if record is None:
-            turn = int(wake != NOBODY)
-            return self.writing(
-                "delete", **values, version=version, turn=turn, news=news(key, wake)
-            )
-        values |= columns_of(record, wake)
-        values["news"] = news(key, wake)
-        if version is None:
-            return self.writing("insert", **values)
-        return self.writing("update", **values, version=version)
-
-    def ring_queries(self, payload: str) -> Queries[None]:
-        """Say something to all who listen."""
+    def notify_queries(self, payload: str) -> Queries[None]:
+        """Send this to all who listen."""
         yield from Query(
-            self.sql("ring"), {"channel": self.channel, "payload": payload}, writing=True
+            self.sql("notify_all"), {"channel": self.channel, "payload": payload}, writing=True
         )
-
-
-def array(values: Sequence[str | int | None]) -> str:
-    """An array as PostgreSQL writes it."""
-    return "{" + ",".join(map(_element, values)) + "}"
-
-
-def _element(value: str | int | None) -> str:
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
-    return "NULL" if value is None else str(value)
-
-
-class News(Struct, frozen=True):
-    """A notification: a write that may let somebody in."""
-
-    version: int
-    whom: tuple[str, ...]  # the beginnings of their tokens
-    key: str
-
-    def is_for(self, token: str) -> bool:
-        """Whether it is this one whom it may let in."""
-        return self.whom == ANYONE or token[:TOKEN_PART] in self.whom
-
-
-def news(key: str, wake: Wake) -> str:
-    """What a notification says after the version."""
-    if wake == NOBODY:
-        return ""
-    whom = ",".join(token[:TOKEN_PART] for token in wake)
-    return f"{whom if len(whom) <= LONGEST_NEWS else ANYONE[0]} {key}"
-
-
-def heard(payload: str) -> News:
-    """A notification; ValueError if it is none of ours."""
-    version, whom, key = payload.split(" ", 2)
-    return News(int(version), tuple(whom.split(",")), key)

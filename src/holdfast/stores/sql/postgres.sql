@@ -128,5 +128,5 @@ FROM {table} WHERE key > :start ORDER BY key LIMIT :most
 SELECT key, version, turn, mode, {clock}, CASE mode WHEN 'free' THEN CAST(record AS text) END
 FROM {table} WHERE key IN ({keys})
 
--- name: ring
+-- name: notify_all
 SELECT pg_notify(:channel, :payload)

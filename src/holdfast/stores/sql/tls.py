@@ -30,14 +30,6 @@ def tls_of(url: URL) -> tuple[URL, dict[str, Any]]:
     return url.difference_update_query(NAMES), {"ssl": context}
 
 
-def check_encrypted(connection: Any, record: Any) -> None:
-    """On a new connection of aiomysql's, which does without TLS where the server has none."""
-    driver_connection = record.driver_connection
-    if driver_connection._writer.get_extra_info("ssl_object") is None:
-        driver_connection.close()
-        raise ValueError("TLS is asked for, and the server has none")
-
-
 def _context(
     ca: Any = None,
     capath: Any = None,

@@ -1,17 +1,17 @@
-"""A script on a connection of the client's pool, where a lost reply can be seen.
+# Made from transport_async.py by tools/async_to_sync.py: change that, and run `make generate`.
+"""Runs a script on a connection of the client's pool, where a lost reply can be seen.
 
-redis-py tries a command again by itself when the connection breaks, and does not say so.
-For a command that must not be carried out twice unseen, that is one favour too many. So a
-call takes a connection from the pool and speaks to it directly; it is tried again as often
-as the client's own `Retry` says, but here, where it is known.
+redis-py repeats a command by itself when the connection breaks, and does not say so. A lock must
+know: its command must not be carried out twice unseen. So a call takes a connection from the pool
+and talks to it directly; it is repeated as often as the client's own `Retry` says, but here, where
+that is known.
 
-A client with a single connection, and a cluster whose slots are on the move, go through
-redis-py after all: its tries stay unseen, and the answers are as good as its own.
+A client with a single connection, and a cluster whose slots are on the move, go through redis-py
+after all: its repetitions stay unseen, and the answers are as good as its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from redis.backoff import NoBackoff
@@ -21,11 +21,11 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
-from holdfast.dropin.redis_lock.calls import Reply, Script
+from holdfast.dropin.redis_lock.protocol import Reply, Script
 
 # After these a request may have been carried out or not.
 UNSURE = (RedisConnectionError, RedisTimeoutError)
-# Says a cluster node that does not have the slot (any more): surely not carried out.
+# A cluster node that does not have the slot says one of these: surely not carried out.
 ELSEWHERE = (MovedError, AskError, TryAgainError, ClusterDownError)
 
 
@@ -38,7 +38,7 @@ class Unreachable(Exception):
 
 
 class Doubt:
-    """Whether a try of this call left and got no reply."""
+    """Whether an attempt of this call left and got no reply (`cast`), or failed at all."""
 
     def __init__(self) -> None:
         self.cast = False
@@ -46,8 +46,8 @@ class Doubt:
 
 
 def call(client: Any, script: Script, name: Any, args: tuple[Any, ...]) -> Reply:
-    """Run a script on one key, with as many tries as the client makes, and at least one
-    more look if the outcome is not known."""
+    """Run a script on one key, as often as the client would, and at least once more if the outcome
+    is not known. Returns its reply, and whether an earlier attempt is in doubt."""
     doubt = Doubt()
 
     def attempt() -> Any:
@@ -59,7 +59,7 @@ def call(client: Any, script: Script, name: Any, args: tuple[Any, ...]) -> Reply
 
     try:
         try:
-            value = policy_of(client, Retry).call_with_retry(attempt, lambda error: None)
+            value = _retry_of(client).call_with_retry(attempt, _between_attempts)
         except UNSURE:
             if not doubt.cast:
                 raise
@@ -69,10 +69,14 @@ def call(client: Any, script: Script, name: Any, args: tuple[Any, ...]) -> Reply
     return Reply(value, doubt.cast)
 
 
-def policy_of(client: Any, none: Callable[..., Any]) -> Any:
-    """How often this client tries again."""
+def _between_attempts(error: Exception) -> None:
+    """There is nothing to do: a broken connection was closed already."""
+
+
+def _retry_of(client: Any) -> Any:
+    """Returns how often this client repeats."""
     policy = client.get_retry() if hasattr(client, "get_retry") else getattr(client, "retry", None)
-    return none(NoBackoff(), 0) if policy is None else policy
+    return Retry(NoBackoff(), 0) if policy is None else policy
 
 
 def _run(client: Any, script: Script, key_and_args: tuple[Any, ...], doubt: Doubt) -> Any:
@@ -86,13 +90,15 @@ def _run(client: Any, script: Script, key_and_args: tuple[Any, ...], doubt: Doub
 def _run_on_cluster(
     cluster: Any, script: Script, key_and_args: tuple[Any, ...], doubt: Doubt
 ) -> Any:
+    command = ("EVAL", script.text, 1, *key_and_args)
     if not doubt.failed:
+        node = cluster.get_node_from_key(key_and_args[0])
         try:
-            node = cluster.get_redis_connection(cluster.get_node_from_key(key_and_args[0]))
-            return _run_on_node(node, script, key_and_args, doubt)
+            client = cluster.get_redis_connection(node)
+            return _run_on_node(client, script, key_and_args, doubt)
         except (*ELSEWHERE, Unreachable):
             pass  # redis-py follows it there
-    return cluster.execute_command("EVAL", script.text, 1, *key_and_args)
+    return cluster.execute_command(*command)
 
 
 def _run_on_node(client: Any, script: Script, key_and_args: tuple[Any, ...], doubt: Doubt) -> Any:

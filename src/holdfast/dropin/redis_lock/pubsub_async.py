@@ -1,19 +1,29 @@
-"""The same as `push`, awaited."""
+"""Waits for a release: for the message that our own releases publish, or for a time.
+
+redis-py's locks publish nothing, so waiters that listen still look every `sleep` seconds; so do
+those that may not subscribe, or whose connection broke. A message only ends a pause early, and
+says nothing about who holds the lock.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from contextlib import suppress
 from typing import Any
 
 from redis.exceptions import RedisError
 
-from holdfast.dropin.redis_lock.push import CONFIRM_S
+from holdfast.runtime.flavour import ASYNC
+
+if ASYNC:
+    import asyncio
+
+# How long the server may take to confirm the subscription.
+CONFIRM_S = 2.0
 
 
 class Listener:
-    """Hears of releases on one channel, on a connection of its own while we wait."""
+    """Hears of releases on one channel, on a connection of its own while it is open."""
 
     def __init__(self, client: Any, channel: bytes) -> None:
         self._client = client
@@ -21,7 +31,7 @@ class Listener:
         self._pubsub: Any = None
 
     async def open(self) -> None:
-        """Listen from here on, if we may."""
+        """Listen from here on, if the server lets us."""
         with suppress(RedisError):
             self._pubsub = self._client.pubsub()
             await self._pubsub.subscribe(self._channel)
@@ -36,7 +46,11 @@ class Listener:
                     return
             except RedisError:
                 await self.close()
-        await asyncio.sleep(max(0.0, ends_at - time.monotonic()))
+        left = max(0.0, ends_at - time.monotonic())
+        if ASYNC:
+            await asyncio.sleep(left)
+        else:
+            time.sleep(left)
 
     async def close(self) -> None:
         """Give the connection back."""

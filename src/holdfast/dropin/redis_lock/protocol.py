@@ -86,7 +86,7 @@ Calls: TypeAlias = Generator[Effect, Any, R]
 
 
 @dataclass(frozen=True)
-class Wanting:
+class AcquireRequest:
     """One `acquire`, with everything decided."""
 
     token: bytes
@@ -99,7 +99,7 @@ class Wanting:
     push: bool
 
 
-def acquire_calls(wanting: Wanting) -> Calls[float | None]:
+def acquire_calls(wanting: AcquireRequest) -> Calls[float | None]:
     """The moment from which on the lock is ours, or None."""
     ttl = "" if wanting.ttl_ms is None else wanting.ttl_ms
     attempt = Call(ACQUIRE, (wanting.token, ttl, "1" if wanting.drawn else "0"))
@@ -121,7 +121,7 @@ def acquire_calls(wanting: Wanting) -> Calls[float | None]:
         yield from Pause(seconds)
 
 
-def _pause(wanting: Wanting, left_ms: int) -> float | None:
+def _pause(wanting: AcquireRequest, left_ms: int) -> float | None:
     """How long until the next look; None if time is up."""
     now, stop_at = time.monotonic(), wanting.stop_at
     if not wanting.push:

@@ -1,8 +1,9 @@
-"""Waiting for a release: by the message that our own releases publish, or by sleeping.
+# Made from pubsub_async.py by tools/async_to_sync.py: change that, and run `make generate`.
+"""Waits for a release: for the message that our own releases publish, or for a time.
 
-redis-py's locks publish nothing, so those who listen still look every `sleep` seconds; so
-do those who may not subscribe, or whose connection broke. A message only ends a sleep
-early, and says nothing about who holds the lock.
+redis-py's locks publish nothing, so waiters that listen still look every `sleep` seconds; so do
+those that may not subscribe, or whose connection broke. A message only ends a pause early, and
+says nothing about who holds the lock.
 """
 
 from __future__ import annotations
@@ -13,18 +14,23 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-# How long the server may take to confirm that we listen.
+# How long the server may take to confirm the subscription.
 CONFIRM_S = 2.0
 
 
 class Listener:
-    """Hears of releases on one channel, on a connection of its own while we wait."""
+    """Hears of releases on one channel, on a connection of its own while it is open."""
 
     def __init__(self, client: Any, channel: bytes) -> None:
+        self._client = client
+        self._channel = channel
         self._pubsub: Any = None
+
+    def open(self) -> None:
+        """Listen from here on, if the server lets us."""
         with suppress(RedisError):
-            self._pubsub = client.pubsub()
-            self._pubsub.subscribe(channel)
+            self._pubsub = self._client.pubsub()
+            self._pubsub.subscribe(self._channel)
             self._pubsub.get_message(timeout=CONFIRM_S)
 
     def wait(self, seconds: float) -> None:
@@ -36,7 +42,8 @@ class Listener:
                     return
             except RedisError:
                 self.close()
-        time.sleep(max(0.0, ends_at - time.monotonic()))
+        left = max(0.0, ends_at - time.monotonic())
+        time.sleep(left)
 
     def close(self) -> None:
         """Give the connection back."""

@@ -1,0 +1,270 @@
+"""The lock: the calls of redis-py's `Lock`, carried out by `protocol` over `transport`.
+
+A task that is cancelled, or a thread that is interrupted, in the middle of `acquire` does not keep
+the lock: it is released by its token. On an event loop a task of its own does that, and the
+cancellation goes on its way.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+
+from redis.exceptions import LockError, LockNotOwnedError, RedisError
+
+from holdfast.dropin.redis_lock.protocol import (
+    EXPIRE,
+    AcquireRequest,
+    Call,
+    Calls,
+    Listen,
+    Pause,
+    Reply,
+    acquire_calls,
+    expire_calls,
+    extend_calls,
+    release_calls,
+)
+from holdfast.dropin.redis_lock.pubsub_async import Listener
+from holdfast.dropin.redis_lock.state import LOST_IN_BLOCK, LockState
+from holdfast.dropin.redis_lock.transport_async import UNSURE, call
+from holdfast.runtime.flavour import ASYNC
+from holdfast.runtime.run_async import run
+
+if ASYNC:
+    import asyncio
+
+    from redis.asyncio.lock import Lock as _RedisLock
+    from redis.asyncio.lock import logger  # whoever listens to it goes on hearing
+else:
+    import time
+
+    from redis.lock import Lock as _RedisLock
+    from redis.lock import logger  # whoever listens to it goes on hearing
+
+__all__ = ["Lock"]
+
+R = TypeVar("R")
+
+if ASYNC:
+    # How long a cancelled acquire may take to clean up behind itself.
+    GRACE_S = 5.0
+
+    _cleaning: set[asyncio.Task[Any]] = set()  # asyncio itself keeps them only weakly
+
+
+class Lock(LockState, _RedisLock):
+    """A lock like redis-py's: `client.lock("name", timeout=30, lock_class=Lock)`.
+
+    Subclasses redis-py's lock only so that isinstance() holds; no behaviour is inherited.
+
+    With options of its own: `lock_class=functools.partial(Lock, keep=True, push=True)`.
+    """
+
+    if ASYNC:
+
+        async def acquire(
+            self,
+            blocking: bool | None = None,
+            blocking_timeout: float | None = None,
+            token: str | bytes | None = None,
+            sleep: float | None = None,
+        ) -> bool:
+            """Get the lock; False if it is taken for longer than we may wait.
+
+            In redis-py's asyncio lock `sleep` is no argument of `acquire`; here it comes last.
+            """
+            return await self._acquire(self._wanting(sleep, blocking, blocking_timeout, token))
+    else:
+
+        def acquire(
+            self,
+            sleep: float | None = None,
+            blocking: bool | None = None,
+            blocking_timeout: float | None = None,
+            token: str | bytes | None = None,
+        ) -> bool:
+            """Get the lock; False if it is taken for longer than we may wait."""
+            return self._acquire(self._wanting(sleep, blocking, blocking_timeout, token))
+
+    async def _acquire(self, wanting: AcquireRequest) -> bool:
+        if ASYNC:
+            cancelled_before = _cancellations()
+        try:
+            since = await self._run(acquire_calls(wanting))
+            if ASYNC and _cancellations() > cancelled_before:
+                # redis-py takes a cancellation for a time-out, and so it was tried again.
+                raise asyncio.CancelledError
+        except UNSURE:
+            self._went_silent(wanting)
+            raise
+        except RedisError:
+            self._missed(wanting)
+            raise
+        except BaseException:
+            await self._take_back(wanting)
+            raise
+        if since is None:
+            self._missed(wanting)
+            return False
+        self._got(wanting)
+        if self.keep:
+            # The keeper must not know the lock itself, or it would never be forgotten.
+            if ASYNC:
+                renew = partial(_renew, asyncio.get_running_loop(), self.redis, self.name)
+            else:
+                renew = partial(_renew, self.redis, self.name)
+            self._keep(wanting, since, renew)
+        return True
+
+    async def release(self, token: str | bytes | None = None) -> None:
+        """Free the lock; with a token, also that of another thread, task or process."""
+        expected = self._give_up_token(token)
+        try:
+            await self.do_release(expected)
+        except LockNotOwnedError:
+            raise
+        except BaseException:  # interrupted, or Redis was silent: it may be there still
+            self._may_release_again(expected, token)
+            raise
+
+    async def extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
+        """Give it more time than it has; or so much from now on, with `replace_ttl`."""
+        self._token_for("extend")
+        return await self.do_extend(additional_time, replace_ttl)
+
+    async def reacquire(self) -> Literal[True]:
+        """Give it its full timeout again."""
+        self._token_for("reacquire")
+        return await self.do_reacquire()
+
+    async def locked(self) -> bool:
+        """Whether anybody holds it."""
+        return await self.redis.get(self.name) is not None
+
+    async def owned(self) -> bool:
+        """Whether this lock (in this thread, if its token is thread-local) holds it."""
+        return self._is_mine(await self.redis.get(self.name))
+
+    async def __aenter__(self) -> Lock:
+        if not await self.acquire():
+            raise self._not_locked("Unable to acquire lock within the time specified")
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            await self.release()
+        except LockError:
+            if self.raise_on_release_error:
+                raise
+            logger.warning(LOST_IN_BLOCK)
+
+    # --- what subclasses of redis-py's lock know --------------------------------------------
+
+    async def do_acquire(self, token: str | bytes) -> bool:
+        """One try with this token."""
+        since = await self._run(acquire_calls(self._wanting(None, False, None, token)))
+        return since is not None
+
+    async def do_release(self, expected_token: str | bytes) -> None:
+        """Free the lock that this token holds."""
+        token = self._encode(expected_token)
+        self._end_renewal(token)
+        freed = await self._run(release_calls(token, self._channel()))
+        self._check_owned(freed, "release")
+
+    async def do_extend(self, additional_time: float, replace_ttl: bool) -> Literal[True]:
+        """As `extend`, without a look at our own state."""
+        millis, token = int(additional_time * 1000), self.local.token
+        replace = expire_calls(token, millis, "extend")
+        owned = await self._run(replace if replace_ttl else extend_calls(token, millis))
+        self._check_owned(owned, "extend")
+        return True
+
+    async def do_reacquire(self) -> Literal[True]:
+        """As `reacquire`, without a look at our own state."""
+        assert self.timeout is not None
+        millis = int(self.timeout * 1000)
+        owned = await self._run(expire_calls(self.local.token, millis, "reacquire"))
+        self._check_owned(owned, "reacquire")
+        return True
+
+    # --- running the protocol ---------------------------------------------------------------
+
+    async def _run(self, calls: Calls[R]) -> R:
+        listener = Listener(self.redis, self._channel())
+        is_listening = False
+
+        async def ask(asked: Call) -> Reply:
+            return await call(self.redis, asked.script, self.name, asked.args)
+
+        async def listen(asked: Listen) -> None:
+            nonlocal is_listening
+            is_listening = True
+            await listener.open()
+
+        async def pause(asked: Pause) -> None:
+            if is_listening:
+                await listener.wait(asked.seconds)
+                return
+            if ASYNC:
+                await asyncio.sleep(asked.seconds)
+            else:
+                time.sleep(asked.seconds)
+
+        try:
+            return await run(calls, {}, {Call: ask, Listen: listen, Pause: pause})
+        finally:
+            if is_listening:
+                await listener.close()
+
+    async def _take_back(self, wanting: AcquireRequest) -> None:
+        """We were cancelled or interrupted, and may have got it all the same."""
+        if not wanting.drawn:
+            return
+        if ASYNC:
+            task = asyncio.ensure_future(self._free_if_ours(wanting.token))
+            _cleaning.add(task)
+            task.add_done_callback(_cleaning.discard)
+            await asyncio.wait({task}, timeout=GRACE_S)
+        else:
+            self._free_if_ours(wanting.token)
+
+    async def _free_if_ours(self, token: bytes) -> None:
+        with suppress(RedisError):
+            await self._run(release_calls(token, self._channel()))
+
+
+if ASYNC:
+
+    def _renew(
+        loop: asyncio.AbstractEventLoop, client: Any, name: Any, token: bytes, ttl_ms: int
+    ) -> bool:
+        """In the keeper's thread: the client belongs to its loop."""
+        asking = call(client, EXPIRE, name, (token, ttl_ms, "renew"))
+        try:
+            future = asyncio.run_coroutine_threadsafe(asking, loop)
+        except RuntimeError:
+            asking.close()
+            raise
+        try:
+            return bool(future.result(ttl_ms / 1000).value)
+        except TimeoutError:
+            future.cancel()
+            raise TimeoutError("no answer came; perhaps the event loop is blocked") from None
+
+    def _cancellations() -> int:
+        """How often the running task was asked to stop."""
+        task = asyncio.current_task()
+        return 0 if task is None else task.cancelling()
+else:
+
+    def _renew(client: Any, name: Any, token: bytes, ttl_ms: int) -> bool:
+        return bool(call(client, EXPIRE, name, (token, ttl_ms, "renew")).value)

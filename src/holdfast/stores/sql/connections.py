@@ -1,0 +1,163 @@
+# Made from connections_async.py by tools/async_to_sync.py: change that, and run `make generate`.
+"""One connection to a database, through the public API of its driver.
+
+The drivers are psycopg, and aiomysql or PyMySQL; aiomysql has PyMySQL's API with `await`. Every
+statement is a transaction of its own: connections are in autocommit.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+from holdfast.stores.spin import poll_of
+from holdfast.stores.sql.protocol import Answer, Query
+
+# psycopg prepares a statement when a connection has run it this often.
+PREPARE_AFTER = 5
+
+
+class PooledConnection(ABC):
+    """A connection while a statement runs on it. `driver` is the driver's own."""
+
+    driver: Any = None
+
+    @abstractmethod
+    def ask(self, query: Query) -> Answer:
+        """Run a statement. Returns its answer."""
+
+    def is_gone(self) -> bool:
+        """Returns whether the driver has found it broken."""
+        return False
+
+
+class OwnedConnection(PooledConnection):
+    """A connection that Holdfast opens itself."""
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        self._arguments = arguments
+        self._cursor: Any = None
+        self.opened_at = 0.0
+
+    def open(self) -> None:
+        """Connect."""
+        self._connect(dict(self._arguments))
+        self.opened_at = time.monotonic()
+
+    @abstractmethod
+    def _connect(self, arguments: dict[str, Any]) -> None:
+        """Open `driver` and `_cursor`. One cursor serves all statements, since a new one for each
+        costs a part of its time."""
+
+    def prepare(self) -> None:
+        """Ask the server what has to be known before the first statement."""
+
+    @abstractmethod
+    def is_closed_by_server(self) -> bool:
+        """Returns whether the server was seen to end it while it was idle. If that is found out
+        here, a write need not find it out, whose outcome would then be unknown."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Say goodbye and close it."""
+
+    @abstractmethod
+    def terminate(self) -> None:
+        """Close it without waiting for anything."""
+
+
+class PostgreSQLConnection(OwnedConnection):
+    """A connection of psycopg's.
+
+    A statement that comes often is prepared. A prepared statement belongs to a session, and
+    behind a pooler in transaction mode the session is another one each time. But a pooler gives
+    its clients process ids of its own: where the server names the one that we were told when we
+    connected, no pooler stands between.
+    """
+
+    def _connect(self, arguments: dict[str, Any]) -> None:
+        from psycopg import Connection
+
+        self.driver = Connection.connect(**arguments, autocommit=True)
+        self.driver.prepare_threshold = None  # until `prepare` has found out
+        self._cursor = self.driver.cursor()
+        self._poll = poll_of(self.driver.fileno())
+
+    def prepare(self) -> None:
+        ((process,),) = (self.ask(Query("SELECT pg_backend_pid()"))).rows
+        if process == self.driver.info.backend_pid:
+            self.driver.prepare_threshold = PREPARE_AFTER
+
+    def ask(self, query: Query) -> Answer:
+        self._cursor.execute(*spelled(query))
+        return Answer(self._cursor.fetchall() if query.shows else ())
+
+    def is_gone(self) -> bool:
+        return self.driver is None or bool(self.driver.closed)
+
+    def is_closed_by_server(self) -> bool:
+        # Unasked, the server reports the end of the session, or a setting that has changed; in the
+        # second case a new connection does no harm.
+        return self._poll is not None and bool(self._poll(0))
+
+    def close(self) -> None:
+        self.driver.close()
+
+    def terminate(self) -> None:
+        if self.driver is not None:
+            with suppress(Exception):
+                self.driver.pgconn.finish()
+
+
+class MySQLConnection(OwnedConnection):
+    """A connection of aiomysql's or PyMySQL's."""
+
+    def _connect(self, arguments: dict[str, Any]) -> None:
+        from pymysql import connect
+
+        self.driver = connect(**arguments, autocommit=True)
+        self._cursor = self.driver.cursor()
+        self._poll = poll_of(self.driver._sock.fileno())
+
+    def ask(self, query: Query) -> Answer:
+        cursor = self._cursor
+        cursor.execute(*spelled(query))
+        if query.shows:
+            return Answer(cursor.fetchall())
+        return Answer((), cursor.rowcount, cursor.lastrowid or 0)
+
+    def is_gone(self) -> bool:
+        return not self.driver.open
+
+    def is_closed_by_server(self) -> bool:
+        # Unasked, the server says nothing but that the session has ended.
+        return self._poll is not None and bool(self._poll(0))
+
+    def close(self) -> None:
+        self.driver.close()
+
+    def terminate(self) -> None:
+        if self.driver is not None:
+            with suppress(Exception):
+                self.driver.close()
+
+
+CONNECTIONS: dict[str, type[OwnedConnection]] = {
+    "postgresql": PostgreSQLConnection,
+    "mysql": MySQLConnection,
+    "mariadb": MySQLConnection,
+}
+
+
+def spelled(query: Query) -> tuple[str, Any]:
+    """Returns a statement and its values as all three drivers want them."""
+    return (_pyformat(query.sql), query.values) if query.values else (query.sql, None)
+
+
+@lru_cache(128)
+def _pyformat(sql: str) -> str:
+    return re.sub(r"(?<![:\w]):(\w+)", r"%(\1)s", sql.replace("%", "%%"))

@@ -1,0 +1,155 @@
+"""Connections of our own for statements. `engine_pool` has the same for those of an application."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+import weakref
+from collections.abc import Awaitable, Callable, MutableSet
+from contextlib import suppress
+from typing import Any
+
+from sqlalchemy import exc as sa
+
+from holdfast.runtime.flavour import ASYNC
+from holdfast.stores.sql.connections_async import OwnedConnection
+
+# A connection that is older than this is replaced: something on the way may have cut it.
+RECYCLE_S = 1800
+
+
+class OwnedPool:
+    """Opens up to `size` connections as they are needed, and keeps them."""
+
+    def __init__(
+        self,
+        connection: Callable[[], OwnedConnection],
+        opened: Callable[[OwnedConnection], Awaitable[None]],
+        is_shortage: Callable[[Exception], bool],
+        size: int,
+        timeout_s: float,
+    ) -> None:
+        self._new_connection = connection
+        self._open_connection = opened
+        self._is_shortage = is_shortage
+        self._size = size
+        self._timeout_s = timeout_s
+        self._changed: Any = asyncio.Condition() if ASYNC else threading.Condition()
+        self._idle: list[OwnedConnection] = []
+        # All that are open or being opened. If an interrupt loses one on its way, its place is free
+        # again when it is collected. On an event loop they are kept instead: aiomysql complains
+        # about a connection that is collected after the end of its loop.
+        self._all: MutableSet[OwnedConnection] = set() if ASYNC else weakref.WeakSet()
+        self._closed = False
+        self._broke_at = 0.0
+        self._process = os.getpid()
+
+    async def acquire(self) -> OwnedConnection:
+        """Returns a connection that nobody else uses."""
+        shortage: Exception | None = None
+        while True:
+            connection = await self._reserve(shortage)
+            if connection.opened_at:
+                fresh = connection.opened_at > max(self._broke_at, time.monotonic() - RECYCLE_S)
+                if fresh and not connection.is_closed_by_server():
+                    return connection
+                await self.discard(connection)
+                continue
+            try:
+                await self._open_connection(connection)
+                return connection
+            except BaseException as exc:
+                await self.discard(connection)
+                if not isinstance(exc, Exception) or not self._is_shortage(exc):
+                    raise
+                shortage = exc
+
+    async def _reserve(self, shortage: Exception | None) -> OwnedConnection:
+        """Returns an idle connection, or a new one that has yet to be opened. In a shortage of
+        connections those that are open are waited for, if there are any."""
+        ends_at, in_time = time.monotonic() + self._timeout_s, True
+        async with self._changed:
+            if shortage is not None and not self._all:
+                raise shortage
+            while not self._closed:
+                if self._idle:
+                    return self._idle.pop()
+                if not self._all or (shortage is None and len(self._all) < self._size):
+                    connection = self._new_connection()
+                    self._all.add(connection)
+                    return connection
+                if not in_time:
+                    raise shortage or sa.TimeoutError()
+                in_time = await self._wait(ends_at - time.monotonic())
+        raise ConnectionError("the store was closed meanwhile")
+
+    async def _wait(self, seconds: float) -> bool:
+        """Wait for a change. Returns False when the time is over."""
+        try:
+            if ASYNC:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await self._changed.wait()
+                        return True
+                return False
+            else:
+                return bool(self._changed.wait(seconds))
+        except BaseException:
+            self._changed.notify()  # the change may have been meant for us
+            raise
+
+    async def release(self, connection: OwnedConnection) -> None:
+        """Take a connection back that is in good order. Never raises: what was answered stays
+        answered."""
+        async with self._changed:
+            self._idle.append(connection)
+            self._changed.notify()
+        if self._closed:
+            await self.close()
+
+    async def discard(self, connection: OwnedConnection, *, broken: bool = False) -> None:
+        """Close a connection of which nobody knows what state it is in, or that broke."""
+        if broken:  # the others may have been cut with it
+            self._broke_at = time.monotonic()
+        connection.terminate()
+        self._all.discard(connection)
+        async with self._changed:
+            self._changed.notify()
+
+    async def open_apart(self) -> OwnedConnection:
+        """Returns a connection that the pool forgets. It is a new one: those who run statements
+        keep theirs, also where no more can be had."""
+        connection = self._new_connection()
+        await self._open_connection(connection)
+        return connection
+
+    async def close(self) -> None:
+        """Close what is idle now, and the others when they come back."""
+        self._closed = True
+        while self._idle:
+            connection = self._idle.pop()
+            with suppress(Exception):
+                await connection.close()
+            await self.discard(connection)
+        async with self._changed:
+            self._changed.notify_all()
+
+    if ASYNC:
+
+        def hang_up(self) -> None:
+            """Close every connection from any thread, also when the event loop is gone; but not in
+            a forked child, where they are the parent's."""
+            if os.getpid() == self._process:
+                self._closed = True
+                self._idle.clear()
+                while self._all:
+                    self._all.pop().hang_up()
+
+    def abandon(self) -> Any:
+        """Returns what a forked child must keep and leave alone, because it is its parent's."""
+        self._closed = True
+        left = list(self._all)
+        self._idle = []
+        return left
