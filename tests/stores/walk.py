@@ -176,6 +176,8 @@ class Cell:
         """What came of it."""
         operation, said = self.operation, frozenset(self.words.values())
         wrongs = list(self.wrongs)
+        if not self.fired:
+            allowed = frozenset({"returned"})
         if not said <= allowed:
             wrongs.append(f"only {sorted(allowed)} would do")
         return Seen(operation.name, operation.kind, self.lane.fault, self.at, said, tuple(wrongs))
