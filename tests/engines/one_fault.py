@@ -73,6 +73,7 @@ class OneFaultProxy(Proxy):
         self._lines: set[_Line] = set()
         self._door: socket.socket | None = None  # None: nobody is let in
         self._let_go = asyncio.Event()
+        self._left_alone: set[_Line] = set()
         self._late: set[_Line] = set()  # those with something that is late on its way
         self._calm = threading.Event()
         self._calm.set()
@@ -83,9 +84,10 @@ class OneFaultProxy(Proxy):
 
     # --- what a test says to it ---------------------------------------------------------------
 
-    def arm(self, fault: Fault | None, at: int) -> None:
-        """From now on count, and let this happen to the exchange with this number."""
-        self._run_there(self._arm(fault, at))
+    def arm(self, fault: Fault | None, at: int, *, only_new: bool = False) -> None:
+        """From now on count, and let this happen to the exchange with this number. `only_new`:
+        those of connections that are yet to be made."""
+        self._run_there(self._arm(fault, at, only_new))
 
     def heal(self) -> None:
         """No fault from now on. What is late stays late."""
@@ -99,10 +101,6 @@ class OneFaultProxy(Proxy):
     def end_all(self, *, reset: bool = False) -> None:
         """As a server ends connections that were idle for too long; returns when it is done."""
         self._run_there(self._end_all(reset))
-        self.wait_until_left()
-
-    def wait_until_left(self) -> None:
-        """Wait until everybody is gone, and what they said at last has been passed on."""
         until(lambda: not self._lines)
 
     def _run_there(self, coroutine: Coroutine[Any, Any, None]) -> None:
@@ -110,8 +108,9 @@ class OneFaultProxy(Proxy):
 
     # --- in its own thread --------------------------------------------------------------------
 
-    async def _arm(self, fault: Fault | None, at: int) -> None:
+    async def _arm(self, fault: Fault | None, at: int, only_new: bool) -> None:
         self._fault, self._at, self.exchanges, self.fired = fault, at, 0, False
+        self._left_alone = set(self._lines) if only_new else set()
         self._let_go = asyncio.Event()
 
     async def _heal(self) -> None:
@@ -155,7 +154,9 @@ class OneFaultProxy(Proxy):
         finally:
             self._tasks.discard(task)
 
-    def _fate(self) -> Fault | None:
+    def _fate(self, line: _Line) -> Fault | None:
+        if line in self._left_alone:
+            return None
         self.exchanges += 1
         if self._fault is None or self.exchanges != self._at:
             return None
@@ -206,7 +207,7 @@ class OneFaultProxy(Proxy):
             if not line.asked:
                 line.asked = True
                 line.answered.clear()
-                line.fault = self._fate()
+                line.fault = self._fate(line)
             if line.fault == "refused":
                 return self._refuse()
             if line.fault == "reset before":

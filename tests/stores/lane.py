@@ -65,7 +65,6 @@ class Lane:
     async def connect(self, *, warm: bool) -> None:
         """A new client, with new connections."""
         await self._disconnect()
-        await asyncio.to_thread(self.proxy.wait_until_left)
         store = self._open(self.proxy.port)
         patience_s = 0.3 if self.fault in REFUSED else 20.0
         make: Any = Locks if self.face == "sync" else aio.Locks

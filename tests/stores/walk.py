@@ -90,7 +90,8 @@ class Cell:
             await asyncio.sleep(0.01)
             proxy.arm(None, 0)
         else:
-            proxy.arm(fault, self.at)  # type: ignore[arg-type]
+            # Those of the client before may still say goodbye.
+            proxy.arm(fault, self.at, only_new=operation.cold)  # type: ignore[arg-type]
         await self._call()
         proxy.heal()
         self.exchanges = proxy.exchanges
