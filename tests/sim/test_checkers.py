@@ -24,9 +24,9 @@ from holdfast.testing.sim.checks.keeping import Keeping
 from holdfast.testing.sim.checks.leaks import Leaks
 from holdfast.testing.sim.checks.loss import LossIsTold, LostStaysLost
 from holdfast.testing.sim.checks.overlap import Overlap
-from holdfast.testing.sim.checks.patience import BoundedWait
 from holdfast.testing.sim.checks.progress import Progress
 from holdfast.testing.sim.checks.queue import Queue
+from holdfast.testing.sim.checks.requests import RequestsAndTimeouts
 from holdfast.testing.sim.checks.resource import Resource
 from holdfast.testing.sim.checks.together import Together
 from holdfast.testing.sim.checks.tokens import OnlyTheToken
@@ -417,7 +417,7 @@ def test_resource_refuses_quietly_where_no_exclusion_is_promised() -> None:
 
 def test_patience_sees_a_store_being_hammered() -> None:
     """Hundreds of requests in no time."""
-    scene = Scene(BoundedWait())
+    scene = Scene(RequestsAndTimeouts())
     op = scene.op()
     op.requests = 500
     with pytest.raises(Violation, match="500 requests"):
@@ -426,7 +426,7 @@ def test_patience_sees_a_store_being_hammered() -> None:
 
 def test_patience_sees_a_timeout_that_is_not_kept() -> None:
     """It came back long after its caller's patience had ended."""
-    scene = Scene(BoundedWait())
+    scene = Scene(RequestsAndTimeouts())
     op = scene.op()
     op.client.stood_still_until = -1
     op.timeout, op.back_at = SECOND, 60 * SECOND

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from holdfast.api import options
 from holdfast.api.options import Seconds
-from holdfast.core.acquiring import Terms, patience_for, queues_at_once
+from holdfast.core.acquiring import Terms, place_ttl_for, queues_at_once
 from holdfast.core.commands import Claim, Offer, Renew, Take
 from holdfast.core.contract import Facts
 from holdfast.core.discreet import hidden
@@ -79,7 +79,7 @@ class Requests:
             checked_limit,
             checked_note,
             queue,
-            patience_for(checked_ttl, 0, scripted) if queue else 0,
+            place_ttl_for(checked_ttl, 0, scripted) if queue else 0,
         )
         return Attempt(key, claim, drawn[2 * TOKEN_BYTES :], number=next(_numbers))
 

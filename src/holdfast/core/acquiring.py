@@ -68,12 +68,12 @@ def queues_at_once(terms: Terms, scripted: bool) -> bool:
     return (terms.fair or scripted) and terms.fair is not False and terms.timeout != 0
 
 
-def patience_for(ttl: Micros, ahead: int, scripted: bool) -> Micros:
+def place_ttl_for(ttl: Micros, ahead: int, scripted: bool) -> Micros:
     """Returns how long a place in the queue lasts with so many ahead of it."""
-    patience = QUEUE_PLACE_TTL + ahead * TTL_PER_PLACE_AHEAD
+    place_ttl = QUEUE_PLACE_TTL + ahead * TTL_PER_PLACE_AHEAD
     if scripted:
-        patience = min(patience, FRONT_PLACE_TTL + ahead * FRONT_TTL_PER_PLACE_AHEAD)
-    return min(ttl, patience)
+        place_ttl = min(place_ttl, FRONT_PLACE_TTL + ahead * FRONT_TTL_PER_PLACE_AHEAD)
+    return min(ttl, place_ttl)
 
 
 class _Wait(BoundedWait, kw_only=True, gc=False):
@@ -91,7 +91,7 @@ class _Wait(BoundedWait, kw_only=True, gc=False):
         """From now on the claim asks for a place in the queue, unless it is not to queue.
         `ahead` is how many waiters were before it at the last try."""
         if self.fair is not False and self.timeout != 0:
-            patience = patience_for(self.claim.ttl, ahead, self.scripted)
+            patience = place_ttl_for(self.claim.ttl, ahead, self.scripted)
             self.attempt.command = replace(self.claim, queue=True, patience=patience)
 
     @property

@@ -151,18 +151,12 @@ def _swap_steps(
             beat = yield from Draw(BEAT_BYTES)
         stamp = observations.reading.stamp(now, beat)
         if view is None or (stamp is None and view.now is not None):
-            try:
-                view = yield from look_steps(observations, key)
-            except HoldfastError as trouble:
-                raise worst_known_outcome(trouble, attempt) from trouble.__cause__
+            view = yield from _look_again_steps(observations, attempt)
             proven = True
-            attempt.saw_version(view.version)
             now = view.got
             stamp = observations.reading.stamp(now, beat)
         if stamp is None:
-            # The fence of a new record should be recent; that of an old one never ahead.
-            reached = None if view.version is None else observations.reached
-            stamp = Stamp((yield from WALL), beat, False, reached)
+            stamp = yield from _unclocked_stamp_steps(observations, view, beat)
         record = view.record
         dead: rules.Dead = rules.nobody
         if record.holders or record.queue:
@@ -210,9 +204,35 @@ def _swap_steps(
         now = got
         conflicts += 1
         if conflicts > CONFLICTS_AT_FULL_SPEED:
-            doublings = conflicts - CONFLICTS_AT_FULL_SPEED if type(verdict) is Blocked else 0
-            yield from _step_back_steps(FIRST_PAUSE << min(doublings, MOST_DOUBLINGS))
-            now, view = (yield from NOW), None  # what was seen before the pause is old by now
+            now = yield from _pause_after_conflicts_steps(conflicts, verdict)
+            view = None  # what was seen before the pause is old by now
+
+
+def _look_again_steps(observations: Observations, attempt: Attempt) -> Steps[View]:
+    """Load the record of an attempt, and note in it what that tells about its last write."""
+    try:
+        view = yield from look_steps(observations, attempt.key)
+    except HoldfastError as trouble:
+        raise worst_known_outcome(trouble, attempt) from trouble.__cause__
+    attempt.saw_version(view.version)
+    return view
+
+
+def _unclocked_stamp_steps(observations: Observations, view: View, beat: str) -> Steps[Stamp]:
+    """The stamp of a write without a reading of the store's clock. The fence of a new record should
+    be recent; that of an old one must never be ahead of the clock."""
+    reached = None if view.version is None else observations.reached
+    return Stamp((yield from WALL), beat, False, reached)
+
+
+def _pause_after_conflicts_steps(conflicts: int, verdict: Verdict) -> Steps[Micros]:
+    """Pause for a random time, which grows for those who only want a place in the queue. Returns
+    the own clock's time."""
+    doublings = conflicts - CONFLICTS_AT_FULL_SPEED if type(verdict) is Blocked else 0
+    at_most = FIRST_PAUSE << min(doublings, MOST_DOUBLINGS)
+    drawn = yield from Draw(2)
+    yield from Sleep(int(drawn, 16) * at_most >> 16)
+    return (yield from NOW)
 
 
 def _script_steps(
@@ -252,12 +272,6 @@ def worst_known_outcome(trouble: HoldfastError, attempt: Attempt) -> HoldfastErr
     if not attempt.unsettled or not says_not_done or isinstance(trouble, CorruptRecord):
         return trouble
     return OutcomeUnknown(f"It is not known whether the request got through: {trouble}")
-
-
-def _step_back_steps(at_most: Micros) -> Steps[None]:
-    """Pause for a random part of this time."""
-    drawn = yield from Draw(2)
-    yield from Sleep(int(drawn, 16) * at_most >> 16)
 
 
 # --- ending a hold ----------------------------------------------------------------------------

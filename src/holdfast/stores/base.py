@@ -1,14 +1,15 @@
-"""What a store implements.
+"""The interface of a store.
 
 `Store` is the blocking face, and the only one that must be written: `to_async` gives an
-asyncio face over threads, unless the engine has a native one. A store only moves records;
-what they mean is in `holdfast.core`. Its methods raise
+asyncio face over threads, unless the engine has a native one. A store only reads and writes
+records; what they mean is in `holdfast.core`. Its methods raise
 
     Unavailable, Misconfigured   when the request was surely not carried out
     OutcomeUnknown               when it left and no answer came back
 
 and keep the driver's own exception as `__cause__`. All methods may be called from several
-threads at once.
+threads at once. The time in an `Entry` is the store's, read at any moment between the request
+and the reply.
 """
 
 from __future__ import annotations
@@ -50,27 +51,29 @@ class Store(ABC):
 
     @abstractmethod
     def load(self, key: str) -> Entry:
-        """What is there now, with the store's clock."""
+        """Returns the record under a key, with its version and the store's time."""
 
     @abstractmethod
     def swap(
         self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
     ) -> Outcome:
         """Write if the version is still this one (None: if there is no record); a record
-        of None deletes. `wake` names the queued tokens that this write may let in."""
+        of None deletes. `wake` names the queued tokens that this write may let in. Returns
+        `Swapped`, or `Conflict` with what is there instead."""
 
     @abstractmethod
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
-        """A page of the records whose keys start like this, each once, and where to go on. In the
-        order of the keys' bytes where the engine can, else in one that stays."""
+        """Returns a page of the records whose keys start with `prefix`, each once, and the cursor
+        of the next page. In the order of the keys' bytes if the engine can, else in a fixed one."""
 
     @abstractmethod
     def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
-        """Return when the key may have changed for this token, or after a time. The answer is
-        what a load would have shown at some time since then, if that is known anyway."""
+        """Block until the key may have changed for this token, or for a time. Returns what a load
+        would have shown at some moment since the call began, if that is known anyway, or None."""
 
     def swap_many(self, swaps: Sequence[Swap]) -> list[Outcome | Exception]:
-        """Many swaps; in one trip where `facts.batch` says so."""
+        """Many swaps, in one trip where `facts.batch` says so. Returns an outcome or an exception
+        for each, in their order."""
         return [_outcome(self, swap) for swap in swaps]
 
     def apply(self, key: str, command: Command, beat: str) -> Applied:
@@ -78,27 +81,28 @@ class Store(ABC):
         raise Unsupported(f"The {self.facts.name} store does not run commands by itself.")
 
     def apply_many(self, applies: Sequence[Apply]) -> list[Applied | Exception]:
-        """Many commands; in one trip where `facts.batch` says so."""
+        """Many commands, in one trip where `facts.batch` says so. Returns an answer or an exception
+        for each, in their order."""
         return [_applied(self, apply) for apply in applies]
 
     def setup(self) -> None:
-        """Create what the store needs; harmless to repeat, also from many processes at once."""
+        """Create what the store needs. May be repeated, also by many processes at once."""
 
     def ddl(self) -> str:
-        """What `setup` would run, as text for an administrator."""
+        """Returns what `setup` would run, as text for an administrator."""
         raise Unsupported(f"The {self.facts.name} store has no statements to print.")
 
     def close(self) -> None:
-        """Let go of connections. Waiting calls return."""
+        """Close the connections. Waiting calls return."""
 
     def to_async(self) -> AsyncStore:
-        """The asyncio face of this store."""
+        """Returns the asyncio face of this store."""
         from holdfast.stores.async_adapters import ThreadedStore
 
         return ThreadedStore(self)
 
     def abandon(self) -> None:
-        """After a fork, in the child: forget connections without touching them."""
+        """Forget the connections without touching them: this is a forked child's copy."""
 
 
 def _outcome(store: Store, swap: Swap) -> Outcome | Exception:
@@ -116,14 +120,14 @@ def _applied(store: Store, apply: Apply) -> Applied | Exception:
 
 
 class AsyncStore(ABC):
-    """The same for asyncio. A cancelled call has either finished its write or never will."""
+    """The same for asyncio. When a cancelled call returns, its write was done or never will be."""
 
     facts: Facts
-    of_one_loop = False  # what it has open belongs to the event loop on which it is used
+    of_one_loop = False  # its connections belong to the event loop on which they were opened
 
     def moved(self) -> AsyncStore:
-        """The same for another event loop, now that the one before is closed. Only asked of a
-        store that is `of_one_loop`."""
+        """Returns the same store for another event loop, after the one before was closed. Only
+        called on a store that is `of_one_loop`."""
         raise NotImplementedError
 
     @abstractmethod
@@ -151,12 +155,12 @@ class AsyncStore(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of connections, of the blocking store too, from which renewals came. Waiting
+        """Close the connections, also those of the blocking store, which renewals use. Waiting
         calls return."""
 
 
 def entry_from(raw: bytes | str, version: Version, now: Interval | None) -> Entry:
-    """An entry from stored text; what cannot be read becomes its fault, not an error."""
+    """Returns the entry of a stored text. A text that cannot be read becomes the entry's fault."""
     try:
         return Entry(decode(raw), version, now)
     except Undecodable as why:
@@ -164,5 +168,5 @@ def entry_from(raw: bytes | str, version: Version, now: Interval | None) -> Entr
 
 
 def faulty_entry(why: Undecodable, version: Version, now: Interval | None) -> Entry:
-    """The entry of a record that cannot be read."""
+    """Returns the entry of a record that cannot be read."""
     return Entry(version=version, now=now, fault=str(why), newer=isinstance(why, NewerFormat))

@@ -1,4 +1,4 @@
-"""From a URL to an open store.
+"""Opens the store that a URL names, or that works on an object of a driver.
 
 Built-in stores are named here and imported on use; others register the entry-point group
 `holdfast.stores` (name: the URL scheme, value: a `Store` subclass).
@@ -32,7 +32,7 @@ BUILT_IN: dict[str, str] = {
     "sqlite": "holdfast.stores.sqlite:SQLiteStore",
 }
 
-# Other spellings of the same.
+# Other spellings of built-in schemes.
 ALIASES: dict[str, str] = {
     "abfs": "az",
     "abfss": "az",
@@ -51,8 +51,8 @@ ALIASES: dict[str, str] = {
     "valkeys": "redis",
 }
 
-# Whose objects can be opened too, by the top-level module of their class. The store has a
-# classmethod `from_object(object, **options)`.
+# Libraries whose objects can be opened too, by the top-level module of their class. The store
+# has a classmethod `from_object(object, **options)`.
 ADOPTERS: dict[str, str] = {
     "boto3": "holdfast.stores.dynamodb:DynamoDBStore",
     "botocore": "holdfast.stores.dynamodb:DynamoDBStore",
@@ -78,7 +78,7 @@ EXTRAS: dict[str, str] = {
 def open_store(url: Any, **options: Any) -> Store:
     """Open the store at this URL, or on this object of a driver (`ADOPTERS`).
 
-    An open store is taken as it is.
+    Returns a store that is open already as it is.
     """
     if isinstance(url, Store):
         if options:
@@ -111,7 +111,7 @@ def _adopt(found: Any, options: dict[str, Any]) -> Store:
 
 
 def schemes() -> list[str]:
-    """All URL schemes that can be opened here."""
+    """Returns all URL schemes that can be opened here."""
     return sorted({*BUILT_IN, *ALIASES, *(point.name for point in _entry_points())})
 
 

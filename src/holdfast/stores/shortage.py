@@ -1,7 +1,7 @@
-"""A process that has no file descriptor left.
+"""Recognises that this process has no file descriptor left.
 
-Drivers report it in many ways, or say no more than that a connection is bad. So where the
-error itself does not tell, one is tried for.
+Drivers report it in many ways, or only say that a connection is bad. Where the error itself does
+not tell, we try to open a descriptor.
 """
 
 from __future__ import annotations
@@ -51,5 +51,5 @@ def has_room_for(count: int) -> bool:
 
 
 def shortage(where: str) -> Unavailable:
-    """What to raise: nothing was done, and it may work later."""
+    """Returns what to raise: nothing was done, and it may work later."""
     return Unavailable(f"{where} cannot be opened. {ADVICE}")

@@ -1,4 +1,4 @@
-"""SQL in files of its own: `-- name: load` starts a statement that is called `load`."""
+"""Reads files of SQL statements, in which `-- name: load` starts the statement `load`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def read_queries(path: Path) -> dict[str, str]:
-    """The statements of a file by their names."""
+    """Returns the statements of a file by their names."""
     queries: dict[str, list[str]] = {}
     lines: list[str] = []
     for line in path.read_text(encoding="utf-8").splitlines():

@@ -1,4 +1,4 @@
-"""Store URLs: parsed once, and never shown with their secrets."""
+"""Store URLs: taken apart, and never shown with their secrets."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class StoreURL(Struct, frozen=True, repr_omit_defaults=True):
 
 
 def parse(text: str) -> StoreURL:
-    """Take a URL apart, or say what is wrong with it."""
+    """Returns the parts of a URL, or raises `BadURL` with what is wrong."""
     text = hidden(text)
     scheme, colon = text.partition(":")[:2]
     if not colon or not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9+.-]*", scheme):
@@ -61,7 +61,8 @@ def parse(text: str) -> StoreURL:
 
 
 def _parsed(scheme: str, text: str) -> StoreURL | None:
-    """None: it cannot be. Nothing is raised from here, where a traceback would show its parts."""
+    """Returns None if the URL cannot be taken apart. Nothing is raised here, because a traceback
+    would show its parts."""
     from urllib.parse import parse_qsl, unquote, urlsplit
 
     try:
@@ -85,12 +86,12 @@ def _parsed(scheme: str, text: str) -> StoreURL | None:
 
 
 def hidden_options(options: dict[str, V]) -> dict[str, V]:
-    """Options of a store, of which the secret ones do not show themselves."""
+    """Returns a store's options, with the secret ones hidden from any `repr`."""
     return {name: hidden(x) if re.search(_SECRET, name) else x for name, x in options.items()}
 
 
 def shown(url: str) -> str:
-    """What was given for a URL, whatever it is, without its secrets."""
+    """Returns what was given as a URL, whatever it is, without its secrets."""
     scheme, there, rest = url.partition("://")
     if there and (scheme.lower() in _FILES or not rest.startswith("/")):
         return redact(url)
@@ -100,7 +101,7 @@ def shown(url: str) -> str:
 
 
 def redact(text: Any) -> str:
-    """A URL, or a message with URLs in it, without user info and secret options."""
+    """Returns a URL, or a message with URLs in it, without user info and secret options."""
     return re.sub(_USERINFO, "***@", re.sub(_QUERY_VALUE, _redact_option, str(text)))
 
 

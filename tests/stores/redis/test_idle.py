@@ -282,9 +282,9 @@ def test_a_script_is_not_repeated_by_the_store(breaking: Breaking, key: str) -> 
 def test_what_was_not_sent_is_sent_elsewhere(server: RedisServer, store: Any, key: str) -> None:
     """A connection that cannot be written to any more has surely carried nothing out."""
     store.load(key)
-    line = store._transport._main._idle[0]
-    line._poll = lambda timeout: []  # as if it had broken right after that look
-    line._socket.shutdown(socket.SHUT_RDWR)
+    connection = store._transport._main._idle[0]
+    connection._readable = lambda timeout: ()  # as if it had broken right after that look
+    connection._theirs._sock.shutdown(socket.SHUT_RDWR)
     assert isinstance(store.apply(key, claim("a"), "b").verdict, Granted)
 
 

@@ -20,9 +20,10 @@ import holdfast
 from holdfast import AcquireTimeout, aio
 from holdfast.core.commands import Claim, Free
 from holdfast.runtime import keeper_thread
-from holdfast.stores.redis import RedisStore, notify
-from holdfast.stores.redis.notify import Listener, Subscriptions, handle_for
+from holdfast.stores.redis import RedisStore, notify, thread_listener
+from holdfast.stores.redis.notify import Subscriptions, handle_for
 from holdfast.stores.redis.record_text import Names
+from holdfast.stores.redis.thread_listener import Listener
 from holdfast.stores.waiting.handles import MOST_LATE, WaitHandle
 from tests.engines.redis import RedisServer, client
 from tests.helpers import until
@@ -125,10 +126,10 @@ def test_a_line_that_breaks_while_one_reads(
 ) -> None:
     """A thread connects again, and whoever waits is rung."""
     wait = waiting_alone(store, teller, key)
-    broken = store._listener._line
+    broken = store._listener._connection
     with client(server.port) as redis:
         until(lambda: redis.client_kill_filter(_type="pubsub") > 0)
-    until(lambda: store._listener._line not in (None, broken) or wait.is_over())
+    until(lambda: store._listener._connection not in (None, broken) or wait.is_over())
     if not wait.is_over():  # the look after the new subscription may have rung it
         teller.calls(wait)
     until(wait.is_over)
@@ -160,7 +161,7 @@ def test_interrupt_while_one_reads(server: RedisServer, key: str) -> None:
         locks.acquire(key, timeout=30).release()
 
 
-def wait_and_leave(locks: holdfast.Locks, key: str) -> weakref.ref[notify.Listener]:
+def wait_and_leave(locks: holdfast.Locks, key: str) -> weakref.ref[thread_listener.Listener]:
     """Wait for a lock and get it; then wait until nobody listens."""
     store = locks._client.store
     assert isinstance(store, RedisStore)
@@ -169,15 +170,15 @@ def wait_and_leave(locks: holdfast.Locks, key: str) -> weakref.ref[notify.Listen
     locks.acquire(key, timeout=30).release()
     release.join()
     until(lambda: store._listener._thread is None)
-    assert store._listener._line is None
+    assert store._listener._connection is None
     return weakref.ref(store._listener)
 
 
 def test_nobody_waits_any_more(server: RedisServer, key: str, monkeypatch: Patch) -> None:
     """Then the thread and its connection end, and start again with the next wait, as often as
     that happens. So a client that nobody closed is not kept by them."""
-    monkeypatch.setattr(notify, "LINGER_S", 0.1)
-    monkeypatch.setattr(notify, "REST_S", 0.05)
+    monkeypatch.setattr(thread_listener, "LINGER_S", 0.1)
+    monkeypatch.setattr(thread_listener, "REST_S", 0.05)
     monkeypatch.setattr(keeper_thread, "IDLE_S", 0.05)
     locks = holdfast.connect(server.url)
     for _ in range(3):
@@ -188,7 +189,7 @@ def test_nobody_waits_any_more(server: RedisServer, key: str, monkeypatch: Patch
 
 def test_nobody_waits_for_a_server_that_is_gone(victim: RedisServer, monkeypatch: Patch) -> None:
     """Nor does the thread go on connecting for ever."""
-    monkeypatch.setattr(notify, "LINGER_S", 3)
+    monkeypatch.setattr(thread_listener, "LINGER_S", 3)
     with holdfast.connect(victim.url) as locks:
         store = locks._client.store
         assert isinstance(store, RedisStore)

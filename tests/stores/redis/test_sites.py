@@ -23,7 +23,7 @@ from holdfast import aio
 from holdfast.errors import BadURL, Misconfigured
 from holdfast.stores.redis.connect import Settings, topology_from_url
 from holdfast.stores.redis.connection import Connection
-from holdfast.stores.redis.notify import REST_S, Listener
+from holdfast.stores.redis.thread_listener import REST_S, Listener
 from holdfast.stores.registry import open_store
 from holdfast.stores.url import parse
 from tests.engines.base import free_port

@@ -77,7 +77,7 @@ def test_a_watch_in_trouble(path: Path, locks: Locks, monkeypatch: pytest.Monkey
         failures.append(1)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(store._notifier, "_connect", fail)
+    monkeypatch.setattr(store._poller, "_connect", fail)
     with holdfast.connect(f"sqlite://{path}") as other:
         lease = other.acquire("k")
         threading.Timer(0.4, lease.release).start()
@@ -91,7 +91,7 @@ def test_a_watch_comes_back_after_trouble(
     """Whoever sleeps next is watched for again."""
     store: SQLiteStore = locks._client.store  # type: ignore[assignment]
     until(lambda: watchers() == 0)
-    connect, calls = store._notifier._connect, 0
+    connect, calls = store._poller._connect, 0
 
     def fail_once() -> transport.Connection:
         nonlocal calls
@@ -100,7 +100,7 @@ def test_a_watch_comes_back_after_trouble(
             raise ZeroDivisionError
         return connect()
 
-    monkeypatch.setattr(store._notifier, "_connect", fail_once)
+    monkeypatch.setattr(store._poller, "_connect", fail_once)
     notified = threading.Event()
     first = store.register_wait("k", None, "t", notified.set)
     assert notified.wait(20)
@@ -129,7 +129,7 @@ def test_who_comes_after_the_change_is_rung_for_it(path: Path) -> None:
 def test_a_watch_does_not_stop_on_somebody_who_has_just_come(path: Path) -> None:
     """Between its look for sleepers and its end somebody may lie down."""
     store = SQLiteStore(path)
-    watch = store._notifier
+    watch = store._poller
     handle = WaitHandle("k", None, "t", lambda: None)
     watch.handles.add(handle)
     assert not watch._stop()
@@ -200,7 +200,7 @@ def test_who_comes_too_late_is_left_asleep(path: Path, found: Record, rings: boo
         swapped = store.swap(key, None, held("exclusive"))
         assert isinstance(swapped, Swapped)
         store.register_wait(key, swapped.version, "me", event.set)
-    handles = [one for key in notified for one in store._notifier.handles.handles(key)]
+    handles = [one for key in notified for one in store._poller.handles.handles(key)]
     until(lambda: all(handle.mark for handle in handles))  # they have been looked at
     with closing(sqlite3.connect(path)) as another, another:
         another.executemany(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
@@ -96,4 +96,3 @@ class Pause(Struct, frozen=True):
 
 Request: TypeAlias = Get | Head | Put | Delete | Several | Names | Pause
 Calls: TypeAlias = Generator[Request, Any, R]
-Answers: TypeAlias = Sequence[Answer]

@@ -24,6 +24,28 @@ from holdfast.errors import (
 from holdfast.stores.shortage import has_room_for, is_shortage, shortage
 
 OLDEST = "5.0"
+
+# The error replies of a server, as redis-py raises them.
+REPLIES = (
+    exceptions.ResponseError,
+    exceptions.AuthenticationError,
+    exceptions.BusyLoadingError,
+)
+# redis-py takes the code of a reply off its text for these.
+_CODES: tuple[tuple[type[Exception], str], ...] = (
+    (exceptions.NoScriptError, "NOSCRIPT"),
+    (exceptions.ReadOnlyError, "READONLY"),
+    (exceptions.MovedError, "MOVED"),
+    (exceptions.AskError, "ASK"),
+    (exceptions.TryAgainError, "TRYAGAIN"),
+    (exceptions.MasterDownError, "MASTERDOWN"),
+    (exceptions.ClusterDownError, "CLUSTERDOWN"),
+    (exceptions.ClusterCrossSlotError, "CROSSSLOT"),
+    (exceptions.BusyLoadingError, "LOADING"),
+    (exceptions.OutOfMemoryError, "OOM"),
+    (exceptions.NoPermissionError, "NOPERM"),
+    (exceptions.AuthenticationError, "NOAUTH"),
+)
 # What a user needs, beside the keys and channels of the namespace.
 RIGHTS = (
     "+eval +evalsha +get +getrange +set +del +time +pttl +pexpire +zadd +zrem +zrangebylex "
@@ -131,6 +153,15 @@ def refused(error: Exception, where: str) -> HoldfastError:
     return _other(where, text)
 
 
+def with_code(reply: Exception) -> exceptions.ResponseError:
+    """Returns an error reply with the text that the server sent, beginning with its code."""
+    for kind, code in _CODES:
+        if isinstance(reply, kind):
+            return exceptions.ResponseError(f"{code} {reply}")
+    assert isinstance(reply, exceptions.ResponseError)
+    return reply
+
+
 def checked(reply: Any, where: str) -> Any:
     """Returns the reply, or raises what it means if it is an error."""
     if isinstance(reply, exceptions.ResponseError):
@@ -172,7 +203,8 @@ def can_ask_again(trouble: HoldfastError, looks: bool, is_new: bool) -> bool:
     nothing is done twice, and with some hope: a new connection does no better than a new one,
     and a server that was silent for long will be so again."""
     if isinstance(trouble, OutcomeUnknown):
-        return looks and not isinstance(trouble.__cause__, TimeoutError)
+        silent = isinstance(trouble.__cause__, (TimeoutError, exceptions.TimeoutError))
+        return looks and not silent
     return not is_new
 
 

@@ -20,10 +20,11 @@ from holdfast.stores import spin
 from holdfast.stores.base import Outcome
 from holdfast.stores.redis import codec, connect, record_text
 from holdfast.stores.redis.codec import Corrupt, Encoder
-from holdfast.stores.redis.notify import Listener, handle_for
+from holdfast.stores.redis.notify import handle_for
 from holdfast.stores.redis.protocol import PlainRequest
 from holdfast.stores.redis.resp import INFO, TIME, pack, scan_from, start_of, wait_request
 from holdfast.stores.redis.setup import FACTS, REPLICATED, check_server
+from holdfast.stores.redis.thread_listener import Listener
 from holdfast.stores.redis.transport import Transport
 from holdfast.stores.waiting.handles import Notify, WaitHandle
 from holdfast.stores.waiting.handles import NotifyingStore as _Base

@@ -41,8 +41,9 @@ else:
     from holdfast.errors import HoldfastError
     from holdfast.stores import spin
     from holdfast.stores.redis import connect
-    from holdfast.stores.redis.notify import Listener, handle_for
+    from holdfast.stores.redis.notify import handle_for
     from holdfast.stores.redis.resp import wait_request
+    from holdfast.stores.redis.thread_listener import Listener
     from holdfast.stores.waiting.handles import Notify, WaitHandle
     from holdfast.stores.waiting.handles import NotifyingStore as _Base
 

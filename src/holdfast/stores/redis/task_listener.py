@@ -25,7 +25,7 @@ from holdfast.stores.waiting.handles import WaitHandle
 
 
 class AsyncListener:
-    """Runs the subscriptions in a task, from the first wait on. See `listen`."""
+    """Reads what the server publishes in a task, from the first wait on."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class AsyncListener:
         self._refused = False
 
     def register_wait(self, handle: WaitHandle) -> None:
-        """Ring this one."""
+        """Notify this waiter."""
         request = self._subscriptions.add(handle)
         if self._connection is not None:
             self._connection.send(request)
@@ -51,11 +51,11 @@ class AsyncListener:
             self._task = asyncio.ensure_future(self._run())
 
     def cancel_wait(self, handle: WaitHandle) -> None:
-        """No longer."""
+        """Notify this waiter no longer."""
         self._subscriptions.handles.discard(handle)
 
     async def close(self) -> None:
-        """Hang up, and let everyone look for themselves."""
+        """Close the connection, and let every waiter look by itself."""
         tasks = {task for task in (self._task, *self._looks) if task is not None}
         for task in tasks:
             task.cancel()

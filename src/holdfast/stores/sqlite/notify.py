@@ -24,7 +24,7 @@ LINGER_S = 1.0
 AFTER_TROUBLE_S = 0.05
 
 
-class ChangeNotifier:
+class ChangePoller:
     """Notifies waiters when their keys change."""
 
     def __init__(self, connect: Callable[[], Connection], now: Callable[[], Interval]) -> None:

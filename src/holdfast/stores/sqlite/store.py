@@ -23,7 +23,7 @@ from holdfast.stores.base import Outcome
 from holdfast.stores.sqlite.clock import Clock
 from holdfast.stores.sqlite.connect import check_options, options_of, path_of
 from holdfast.stores.sqlite.mounts import check_place
-from holdfast.stores.sqlite.notify import ChangeNotifier
+from holdfast.stores.sqlite.notify import ChangePoller
 from holdfast.stores.sqlite.protocol import (
     LOAD,
     entry_of,
@@ -33,7 +33,7 @@ from holdfast.stores.sqlite.protocol import (
 )
 from holdfast.stores.sqlite.setup import check_length, create_tables
 from holdfast.stores.sqlite.transport import Connection, identity
-from holdfast.stores.waiting.handles import Notify, NotifyingStore, WaitHandle
+from holdfast.stores.waiting.polling_store import PollingStore
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
@@ -46,9 +46,10 @@ FILE_CHECKED_FOR: Micros = SECOND // 10
 _open_across_a_fork: list[SQLiteStore] = []
 
 
-class SQLiteStore(NotifyingStore):
+class SQLiteStore(PollingStore):
     """All processes that open the same file share its locks."""
 
+    _poller: ChangePoller
     facts = Facts(
         name="sqlite", linearizable=True, clock="host", reach="host", wakeup="poll",
         durable=True, batch=100,
@@ -74,7 +75,7 @@ class SQLiteStore(NotifyingStore):
         check_length(self.path)
         _check_not_open_across_a_fork(self.path)
         self._checked_at: Micros = 0
-        self._notifier = ChangeNotifier(lambda: Connection(self.path, busy_s), self._now)
+        self._poller = ChangePoller(lambda: Connection(self.path, busy_s), self._now)
         self._paused = False
         self._forking: int | None = None  # the id of the process that forks with the file open
         with fork_hooks.held_off():
@@ -118,7 +119,7 @@ class SQLiteStore(NotifyingStore):
             self._open_anew()
             raise
         if wake:
-            self._notifier.handles.notify(key, wake)
+            self._poller.handles.notify(key, wake)
         return outcome
 
     def swap_many(self, swaps: Sequence[Swap]) -> list[Outcome | Exception]:
@@ -134,7 +135,7 @@ class SQLiteStore(NotifyingStore):
             return [trouble] * len(swaps)
         for swap in swaps:
             if swap.wake:
-                self._notifier.handles.notify(swap.key, swap.wake)
+                self._poller.handles.notify(swap.key, swap.wake)
         return outcomes
 
     def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
@@ -146,19 +147,9 @@ class SQLiteStore(NotifyingStore):
             now = self._now()
         return page_of(rows, prefix, limit, now)
 
-    def register_wait(self, key: str, version: Version, token: str, notify: Notify) -> WaitHandle:
-        """Notify the waiter when the key's `turn` changes."""
-        handle = WaitHandle(key, version, token, notify)
-        self._notifier.add(handle)
-        return handle
-
-    def cancel_wait(self, handle: WaitHandle) -> None:
-        """Stop notifying the waiter."""
-        self._notifier.discard(handle)
-
     def close(self) -> None:
         """Close the file."""
-        self._notifier.close()
+        self._poller.close()
         with self._lock:
             self._connection.close()
 
@@ -169,14 +160,14 @@ class SQLiteStore(NotifyingStore):
         if self._paused:
             self._connection.pause()
             self._checked_at = 0
-        let_go = self._notifier.pause(self._busy_s) and self._paused
+        let_go = self._poller.pause(self._busy_s) and self._paused
         self._forking = None if let_go else os.getpid()
 
     def resume(self) -> None:
         """Go on after a fork. The file is opened again when it is next used."""
         if self._forking not in (None, os.getpid()):
             _open_across_a_fork.append(self)
-        self._notifier.resume()
+        self._poller.resume()
         if self._paused:
             self._paused = False
             self._lock.release()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from holdfast.core.contract import Facts, Version
-from holdfast.stores.waiting.handles import Notify, NotifyingStore, WaitHandle
-from holdfast.stores.waiting.poller import Poller
+from holdfast.stores.waiting.handles import Notify, NotifyingStore, WaitHandle, WaitHandles
 
 # The facts of such a store across a network. It gives its own name, its clock's doubt and caveats.
 POLLED = Facts(
@@ -17,10 +18,20 @@ POLLED = Facts(
 )
 
 
+class PollsForWaiters(Protocol):
+    """What looks at the keys that somebody waits for, such as `poller.Poller`."""
+
+    handles: WaitHandles
+
+    def add(self, handle: WaitHandle) -> None: ...
+    def discard(self, handle: WaitHandle) -> None: ...
+    def close(self) -> None: ...
+
+
 class PollingStore(NotifyingStore):
     """Has a poller that looks at the keys that somebody waits for."""
 
-    _poller: Poller
+    _poller: PollsForWaiters
 
     def register_wait(self, key: str, version: Version, token: str, notify: Notify) -> WaitHandle:
         """Notify when a look finds that the key may have changed."""

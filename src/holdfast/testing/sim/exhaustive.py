@@ -141,7 +141,7 @@ class StillNetwork(Network):
         self._small.pending.append(Pending(process, effect, sent))
 
     def wait(self, process: Process, effect: Wait) -> None:
-        """Until rung, or until time has passed."""
+        """Wake the process when the key changes, or when its time is over."""
         client, epoch = process.client, process.epoch
         self._small.note(client, "waits", effect)
         client.at(client.later(effect.at_most), process.wake, epoch)

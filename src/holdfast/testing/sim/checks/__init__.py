@@ -12,9 +12,9 @@ from holdfast.testing.sim.checks.keeping import Keeping
 from holdfast.testing.sim.checks.leaks import Leaks
 from holdfast.testing.sim.checks.loss import LossIsTold, LostStaysLost
 from holdfast.testing.sim.checks.overlap import Overlap
-from holdfast.testing.sim.checks.patience import BoundedWait
 from holdfast.testing.sim.checks.progress import Progress
 from holdfast.testing.sim.checks.queue import Queue
+from holdfast.testing.sim.checks.requests import RequestsAndTimeouts
 from holdfast.testing.sim.checks.resource import Resource
 from holdfast.testing.sim.checks.together import Together
 from holdfast.testing.sim.checks.tokens import OnlyTheToken
@@ -35,7 +35,7 @@ CHECKERS: tuple[type[Checker], ...] = (
     Keeping,
     Resource,
     Watching,
-    BoundedWait,
+    RequestsAndTimeouts,
     Progress,  # the last two carry the world on to its end
     Leaks,
 )

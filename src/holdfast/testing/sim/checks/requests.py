@@ -22,8 +22,8 @@ PER_WRITE = 4
 TRIPS = 5
 
 
-class BoundedWait(Checker):
-    """Counts the requests of each operation."""
+class RequestsAndTimeouts(Checker):
+    """Counts the requests of each operation, and checks that its timeout is kept."""
 
     rule = "patience"
 

@@ -1,0 +1,49 @@
+"""What Holdfast uses of redis-py that is not public: a new release that changes it fails here."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import redis.asyncio.connection
+
+import holdfast.stores.redis
+from tests.engines.redis import RedisServer
+
+FOLDER = Path(holdfast.stores.redis.__file__).parent
+# Of another object than `self`: `theirs._writer`, `connection._sock`.
+PRIVATE = re.compile(r"(?<!self)(?<!cls)\._(?!_)[a-z]\w*")
+
+
+def test_where_private_parts_are_used() -> None:
+    """Only in `pipeline`, which takes over the transport of an asyncio connection."""
+    found = {
+        (file.name, use)
+        for file in FOLDER.glob("*.py")
+        for use in PRIVATE.findall(file.read_text())
+    }
+    theirs = {"._writer", "._reader"}
+    assert {use for _, use in found} & theirs == theirs
+    assert {name for name, use in found if use in theirs} == {"pipeline.py"}
+    assert "._sock" not in {use for _, use in found}
+
+
+def test_the_transport_of_an_asyncio_connection(server: RedisServer) -> None:
+    """A connection has a writer with a transport that takes a protocol, and a reader; without them
+    it counts as closed."""
+
+    async def run() -> None:
+        connection: Any = redis.asyncio.connection.Connection(port=server.port)
+        await connection.connect()
+        transport = connection._writer.transport
+        assert isinstance(transport, asyncio.Transport)
+        assert callable(transport.set_protocol)
+        assert connection._reader is not None
+        assert connection.is_connected
+        transport.abort()
+        connection._reader = connection._writer = None
+        assert not connection.is_connected
+
+    asyncio.run(run())
