@@ -67,13 +67,19 @@ class Proxy:
 
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
-        server = await asyncio.start_server(self._join, "127.0.0.1", self.port)
+        await self._open()
         self._started.set()
         await self._stop.wait()
-        server.close()
+        self._shut()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _open(self) -> None:
+        self._server = await asyncio.start_server(self._join, "127.0.0.1", self.port)
+
+    def _shut(self) -> None:
+        self._server.close()
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

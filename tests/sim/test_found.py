@@ -12,7 +12,7 @@ from holdfast.core.contract import Applied, Conflict, Entry, Interval, Page, Swa
 from holdfast.core.effects import Apply, Draw, Effect, Emit, Load, Now, Scan, Swap
 from holdfast.core.handing_over import enter_steps
 from holdfast.core.holds import Attempt, Care, Hold, hold_of
-from holdfast.core.listing import list_steps, purge_steps, show_steps
+from holdfast.core.listing import Purged, list_steps, purge_steps, show_steps
 from holdfast.core.observations import Observations, View
 from holdfast.core.records import EMPTY, SECOND, Holder, Record, Waiter, last_used
 from holdfast.core.steps import apply_steps, undo_steps
@@ -95,7 +95,9 @@ def test_purge_leaves_a_holder_alone_that_was_written_without_a_clock() -> None:
         assert not isinstance(effect, Swap)
         return page if isinstance(effect, Scan) else 0
 
-    purged = play(purge_steps(Observations(KINDS["server"].facts), "", None, 60 * SECOND), answer)
+    purged = play(
+        purge_steps(Observations(KINDS["server"].facts), "", Purged(0, None), 60 * SECOND), answer
+    )
     assert purged.dropped == 0
 
 
@@ -103,7 +105,7 @@ def test_purge_is_refused_where_a_reading_of_the_clock_may_be_missing() -> None:
     """After it, a claim without a reading would start the fence at some wall clock."""
     observations = Observations(KINDS["patchy"].facts)
     with pytest.raises(Unsupported):
-        play(purge_steps(observations, "", None, 60 * SECOND), lambda effect: None)
+        play(purge_steps(observations, "", Purged(0, None), 60 * SECOND), lambda effect: None)
 
 
 def test_a_remembered_record_answers_nothing_by_itself() -> None:
@@ -225,7 +227,9 @@ def test_purge_counts_only_what_it_dropped() -> None:
     def answer(effect: Effect) -> Any:
         return (Conflict(Entry()), 0) if isinstance(effect, Swap) else page
 
-    purged = play(purge_steps(Observations(KINDS["server"].facts), "", None, 60 * SECOND), answer)
+    purged = play(
+        purge_steps(Observations(KINDS["server"].facts), "", Purged(0, None), 60 * SECOND), answer
+    )
     assert purged.dropped == 0
 
 

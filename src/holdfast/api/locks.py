@@ -30,7 +30,8 @@ from holdfast.core.events import Event
 from holdfast.core.evicting import evict_steps
 from holdfast.core.handing_over import enter_steps
 from holdfast.core.holds import Attempt, Hold
-from holdfast.core.listing import list_steps, purge_steps, show_steps
+from holdfast.core.listing import Purged, list_steps, purge_steps, show_steps
+from holdfast.core.steps import check_undone
 from holdfast.core.wait_until_free import wait_until_free_steps
 from holdfast.errors import Busy, HoldfastError, UsageError
 from holdfast.runtime import clock
@@ -239,6 +240,7 @@ class Locks:
             self._driver.undo(attempts)
         finally:
             self._leases.gave_up(attempts, why)
+        check_undone(attempts, why)
 
     def _keep(self, hold: Hold) -> None:
         """Look after one lease of an acquire_all that is still going on."""
@@ -338,15 +340,13 @@ class Locks:
         """Drop the records of locks that nobody has used for a while. Returns how many."""
         prefix = check_prefix(prefix)
         retention = check_retention(older_than)
-        dropped, cursor = 0, None
+        page = Purged(0, None)
         while True:
             self._client.check_usable()
-            steps = purge_steps(self._observations, prefix, cursor, retention)
+            steps = purge_steps(self._observations, prefix, page, retention)
             page = self._driver.run(steps)
-            dropped += page.dropped
-            cursor = page.cursor
-            if cursor is None:
-                return dropped
+            if page.cursor is None:
+                return page.dropped
 
     # --- life -------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from holdfast.core.effects import NOW, Scan, Steps, Swap
 from holdfast.core.observations import Observations, View
 from holdfast.core.records import SECOND, Holder, Micros, Record, Waiter, last_used
 from holdfast.core.steps import look_steps
-from holdfast.errors import Unsupported
+from holdfast.errors import Misconfigured, OutcomeUnknown, Unavailable, Unsupported
 
 PAGE = 500
 # A dropped record's fence starts again at the clock: stay clear of the clock's doubt.
@@ -73,7 +73,7 @@ def _sighting(key: str, record: Record, now: Interval | None, dead: rules.Dead) 
 
 
 class Purged(Struct, frozen=True):
-    """How many records a page of a purge dropped, and where to go on."""
+    """How many records a purge has dropped so far, and where to go on."""
 
     dropped: int
     cursor: str | None
@@ -87,20 +87,27 @@ def _long_over(record: Record, before: Micros) -> bool:
 
 
 def purge_steps(
-    observations: Observations, prefix: str, cursor: str | None, retention: Micros
+    observations: Observations, prefix: str, so_far: Purged, retention: Micros
 ) -> Steps[Purged]:
-    """Drop the records of a page that nobody has used for the retention time."""
+    """Drop the records of the next page that nobody has used for the retention time."""
     if observations.facts.clock == "observed":
         raise Unsupported(_NO_CLOCK)
-    page = yield from Scan(prefix, cursor, PAGE)
-    dropped = 0
-    for key, entry in page.entries:
-        if entry.fault is not None:
-            continue
-        if entry.now is None:
-            raise Unsupported(_NO_CLOCK)
-        if _long_over(entry.record, entry.now.earliest - retention):
-            outcome, _ = yield from Swap(key, entry.version, None)
-            dropped += not isinstance(outcome, Conflict)
-            observations.forget(key)
+    dropped = so_far.dropped
+    try:
+        page = yield from Scan(prefix, so_far.cursor, PAGE)
+        for key, entry in page.entries:
+            if entry.fault is not None:
+                continue
+            if entry.now is None:
+                raise Unsupported(_NO_CLOCK)
+            if _long_over(entry.record, entry.now.earliest - retention):
+                outcome, _ = yield from Swap(key, entry.version, None)
+                dropped += not isinstance(outcome, Conflict)
+                observations.forget(key)
+    except (Unavailable, Misconfigured) as trouble:
+        if not dropped:
+            raise
+        raise OutcomeUnknown(
+            f"The purge ended early, after it had dropped {dropped} records: {trouble}"
+        ) from trouble.__cause__
     return Purged(dropped, page.cursor)

@@ -333,3 +333,12 @@ def retry_until_steps(
         yield from Emit(StoreTrouble(attempt.key, reason, doing))
         yield from Sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE)
+
+
+def check_undone(attempts: Iterable[Attempt], why: BaseException) -> None:
+    """Raise `OutcomeUnknown` where attempts failed with "surely not done", but what they had left
+    in the store on the way could not be taken out again."""
+    if isinstance(why, (Unavailable, Misconfigured)) and any(one.touched for one in attempts):
+        raise OutcomeUnknown(
+            f"What was got on the way could not be given back, and its ttl frees it: {why}"
+        ) from why

@@ -15,7 +15,7 @@ from holdfast.core.effects import Sleep, Steps
 from holdfast.core.evicting import evict_steps
 from holdfast.core.handing_over import enter_steps, offer_steps
 from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold
-from holdfast.core.listing import list_steps, purge_steps
+from holdfast.core.listing import Purged, list_steps, purge_steps
 from holdfast.core.records import SECOND, Mode
 from holdfast.core.renewing import renew_steps
 from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, release_steps, undo_steps
@@ -245,7 +245,7 @@ def _evict(client: SimClient, op: Op) -> Script[None]:
 
 def _purge(client: SimClient, op: Op) -> Script[None]:
     retention = 2 * client.world.plan.clock_reach
-    yield from _quietly(op, purge_steps(client.observations, "", None, retention))
+    yield from _quietly(op, purge_steps(client.observations, "", Purged(0, None), retention))
 
 
 def _list(client: SimClient, op: Op) -> Script[None]:

@@ -1,0 +1,175 @@
+"""What a store may say when the network fails: one table per store, and a walk through it.
+
+The rows are faults (see `tests.engines.one_fault`), the columns are kinds of operations:
+
+    read     load, scan, show, list
+    write    one swap or one command of the store's
+    batch    several of them in one call; each of them has a word of its own
+    try      try_acquire, which never waits
+    renew    of a lease
+    wait     acquire and acquire_all, which wait for a store in trouble
+    insist   release, hand_over, take, join and evict, which try again for a while
+    purge    of two records
+
+and the words are
+
+    R        it returned, and it was done
+    N        `Unavailable`: it was surely not done
+    U        `OutcomeUnknown`: it may have been done or not
+
+Whatever a call says is compared with what is in the store (see `tests.stores.walk`): the table
+only says which of the true words it may choose, and names no word that is never said.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from holdfast.api import leases, leases_async, locks, locks_async
+from holdfast.core.records import SECOND
+from holdfast.runtime import driver, driver_async
+from tests.stores.lane import LATE, REFUSED
+from tests.stores.operations import OPERATIONS
+from tests.stores.sites import SITES
+from tests.stores.walk import IDLE, Walk
+
+pytestmark = pytest.mark.timeout(120)
+
+WORDS = {"R": "returned", "N": "not done", "U": "unknown"}
+
+# A command whose connection broke is sent again, once, and finds what the first one did. Who has
+# to connect first and cannot is told so, except where somebody waits or insists.
+REDIS = """
+                read   write  batch  try    renew  wait   insist purge
+refused         N      N U    R N U  N U    U      N U    N U    N U
+refused after   N      N U    R N U  N U    U      U      N U    N U
+reset before    R N    N U    R U    R N    R      R      R      R U
+closed before   R N    N U    R U    R N    R      R      R      R U
+reset after     R N    N U    R U    R N    R      R      R      R U
+closed          R N    N U    R U    R N    R      R      R      R U
+halved          R N    N U    R U    R N    R      R      R      R U
+late reply      N      N U    R U    R N    R      R      R      N U
+late request    N      N U    R U    R N    R      R      R      N U
+idle closed     R      R      R      R      R      R      R      R
+idle reset      R      R      R      R      R      R      R      R
+"""
+
+# A batch is one statement. The last thing that is said on a new connection is a read, which is
+# said again on another one.
+SQL = """
+                read   write  batch  try    renew  wait   insist purge
+refused         N      N U    U      N U    U      N U    N U    N U
+refused after   N      N U    U      N U    U      N U    N U    N U
+reset before    R N    R N U  U      R N    R      R      R      R U
+closed before   R N    R N U  U      R N    R      R      R      R U
+reset after     R N    R N U  U      R N    R      R      R      R U
+closed          R N    R N U  U      R N    R      R      R      R U
+halved          R N    R N U  U      R N    R      R      R      R U
+late reply      R N    R N U  U      R N    R      R      R      R U
+late request    R N    R N U  U      R N    R      R      R      R U
+idle closed     R      R      R      R      R      R      R      R
+idle reset      R      R      R      R      R      R      R      R
+"""
+
+# A read whose connection broke is sent again. A connection is nothing that has to be made ready.
+DYNAMODB = """
+                read   write  batch  try    renew  wait   insist purge
+refused         N      U      R N U  N U    U      N U    N U    N U
+refused after   N      U      R N U  N U    U      N U    N U    N U
+reset before    R      U      R U    R      R      R      R      R U
+closed before   R      U      R U    R      R      R      R      R U
+reset after     R      U      R U    R      R      R      R      R U
+closed          R      U      R U    R      R      R      R      R U
+halved          R      U      R U    R      R      R      R      R U
+late reply      N      U      R U    R N    R      R      R      N U
+late request    N      U      R U    R N    R      R      R      N U
+idle closed     R      R      R      R      R      R      R      R
+idle reset      R      R      R      R      R      R      R      R
+"""
+
+# Nothing is sent again at this height, so that a claim that never waits ends at its first look.
+BLOB = """
+                read   write  batch  try    renew  wait   insist purge
+refused         N      U      R N U  N U    U      N U    N U    N U
+refused after   N      U      R N U  N U    U      N U    N U    N U
+reset before    N      U      R U    R N    R      R      R      N U
+closed before   N      U      R U    R N    R      R      R      N U
+reset after     N      U      R U    R N    R      R      R      N U
+closed          N      U      R U    R N    R      R      R      N U
+halved          N      U      R U    R N    R      R      R      N U
+late reply      N      U      R U    R N    R      R      R      N U
+late request    N      U      R U    R N    R      R      R      N U
+idle closed     R      R      R      R      R      R      R      R
+idle reset      R      R      R      R      R      R      R      R
+"""
+
+TABLES = {
+    "redis": REDIS,
+    "postgresql": SQL,
+    "mysql": SQL,
+    "dynamodb": DYNAMODB,
+    "az": BLOB,
+    "s3": BLOB,
+    "gs": BLOB,
+}
+
+
+def table_of(store: str) -> dict[str, dict[str, frozenset[str]]]:
+    """The words, by fault and kind of operation."""
+    head, *lines = TABLES[store].strip("\n").splitlines()
+    starts = [(kind, head.index(kind)) for kind in head.split()]
+    ends = [start for _, start in starts[1:]] + [None]
+    return {
+        line[: starts[0][1]].strip(): {
+            kind: frozenset(WORDS[letter] for letter in line[start:end].split())
+            for (kind, start), end in zip(starts, ends, strict=True)
+        }
+        for line in lines
+    }
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """What the clients log of all this would hide what failed."""
+    caplog.set_level(logging.CRITICAL, "holdfast")
+
+
+@pytest.fixture
+def little_patience(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    """Nobody insists for long on a server that is gone for good."""
+    if fault not in REFUSED:
+        return
+    for module in (locks, locks_async, leases, leases_async):
+        monkeypatch.setattr(module, "RETRY_FOR", SECOND // 3)
+    for module in (driver, driver_async):
+        monkeypatch.setattr(module, "GRACE", SECOND // 3)
+
+
+@pytest.mark.parametrize("fault", table_of("redis"))
+@pytest.mark.parametrize("face", ["sync", "async"])
+@pytest.mark.parametrize("store", SITES)
+@pytest.mark.usefixtures("little_patience")
+def test_words_are_true(store: str, face: str, fault: str) -> None:
+    """At every request of every operation: what was said is allowed, and it is what is so."""
+    row = table_of(store)[fault]
+    seen = Walk(SITES[store](), face, fault, row.__getitem__).run()
+    wrong = [str(one) for one in seen if one.wrongs]
+    assert not wrong, "\n" + "\n".join(wrong)
+    kinds = {one.kind for one in OPERATIONS if face in one.faces}
+    heard = {
+        kind: {word for one in seen if one.kind == kind for word in one.said} for kind in kinds
+    }
+    assert heard == {kind: row[kind] for kind in kinds}, "the table says more than what happens"
+
+
+@pytest.mark.parametrize("store", SITES)
+def test_tables_are_whole(store: str) -> None:
+    """Every store has a word for every fault and kind of operation, and no read is unknown."""
+    table = table_of(store)
+    assert set(REFUSED) | set(IDLE) | set(LATE) < set(table) == set(table_of("redis"))
+    for row in table.values():
+        assert set(row) == {one.kind for one in OPERATIONS}
+        assert all(row.values())
+        assert "unknown" not in row["read"]
