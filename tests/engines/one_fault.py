@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import Any, Literal
 
 from tests.engines.proxy import Proxy
+from tests.helpers import until
 
 Fault = Literal[
     "refused",  # all connections are reset, and the port is closed until the proxy is healed
@@ -98,6 +99,11 @@ class OneFaultProxy(Proxy):
     def end_all(self, *, reset: bool = False) -> None:
         """As a server ends connections that were idle for too long; returns when it is done."""
         self._run_there(self._end_all(reset))
+        self.wait_until_left()
+
+    def wait_until_left(self) -> None:
+        """Wait until everybody is gone, and what they said at last has been passed on."""
+        until(lambda: not self._lines)
 
     def _run_there(self, coroutine: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(20)

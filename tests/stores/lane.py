@@ -65,11 +65,13 @@ class Lane:
     async def connect(self, *, warm: bool) -> None:
         """A new client, with new connections."""
         await self._disconnect()
+        await asyncio.to_thread(self.proxy.wait_until_left)
         store = self._open(self.proxy.port)
         patience_s = 0.3 if self.fault in REFUSED else 20.0
         make: Any = Locks if self.face == "sync" else aio.Locks
         self.locks = make(store, owner="walker", ttl=TTL_S, store_patience=patience_s)
-        self.store = store if self.face == "sync" else store.to_async()
+        # The client's own, so that both have the same connections.
+        self.store = store if self.face == "sync" else self.locks._driver.store_here()
         if warm:
             await self.run(self.store.load, "warm")
             lease = await self.run(self.locks.acquire, unique(), keep=False)
@@ -78,8 +80,6 @@ class Lane:
     async def _disconnect(self) -> None:
         if self.locks is not None:
             await self.run(self.locks.close)
-            if self.face != "sync":
-                await self.store.close()
 
     async def __aenter__(self) -> Self:
         self.proxy.__enter__()

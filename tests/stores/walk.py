@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 from holdfast.core.contract import Entry
+from holdfast.core.holds import BEATS_PER_TTL
 from holdfast.core.records import SECOND, Holder
 from holdfast.errors import HoldfastError
 from tests.helpers import unique
@@ -36,6 +37,7 @@ R = TypeVar("R")
 BUSY = 8  # how many times more patience clients have where the machine is too slow for them
 HANGS_S = 20.0  # who has not answered by then, though its time-out is shorter, never will
 MOST_EXCHANGES = 40
+MOST_BEATEN = 4  # times in a row
 WORKERS = 8  # they wait more than they work
 IDLE: dict[str, bool] = {"idle closed": False, "idle reset": True}  # and whether by a reset
 
@@ -70,13 +72,14 @@ class Cell:
     result: Any = None
     returned: bool = False
     exchanges: int = 0  # how many the call took
+    fired: bool = False  # or it was over before the fault could happen
 
     @property
     def lane(self) -> Lane:
         return self.operation.lane
 
-    async def walk(self) -> bool:
-        """False: the call was over before the fault could happen."""
+    async def walk(self) -> None:
+        """From what has to be there before to the calls that come after it."""
         operation, proxy, fault = self.operation, self.lane.proxy, self.lane.fault
         await operation.prepare()
         if operation.cold:
@@ -91,7 +94,7 @@ class Cell:
         await self._call()
         proxy.heal()
         self.exchanges = proxy.exchanges
-        fired = fault in IDLE or proxy.fired
+        self.fired = fault in IDLE or proxy.fired
         after = self.lane.look(operation.keys)
         self._compare(before, after, "")
         await self._next_call(after)
@@ -103,7 +106,6 @@ class Cell:
         if self.returned:
             self._note(operation.wrong(self.result, after), "the answer is wrong: ")
             await self._tidy()
-        return fired
 
     async def _call(self) -> None:
         calling = asyncio.ensure_future(self.operation.call())
@@ -140,7 +142,8 @@ class Cell:
         lane, key = self.lane, self.operation.keys[0]
         try:
             loaded = await lane.run(lane.store.load, key)
-            self._note(unlike(loaded.record, after[key].record), "load, next: ")
+            # A keeper may have renewed it in between; but nobody else may have it.
+            self._note(unlike(_who(loaded), _who(after[key])), "load, next: ")
             if not self.returned and self.operation.kind != "read":
                 lease = await lane.run(lane.locks.try_acquire, f"{key}/next", keep=False)
                 self._note(unlike(await lane.run(lease.release), True), "release, next: ")
@@ -173,9 +176,15 @@ class Cell:
         """What came of it."""
         operation, said = self.operation, frozenset(self.words.values())
         wrongs = list(self.wrongs)
+        if not self.fired:
+            allowed = frozenset({"returned"})
         if not said <= allowed:
             wrongs.append(f"only {sorted(allowed)} would do")
         return Seen(operation.name, operation.kind, self.lane.fault, self.at, said, tuple(wrongs))
+
+
+def _who(entry: Entry) -> tuple[int, list[tuple[str, int]]]:
+    return entry.record.fence, [(one.token, one.fence) for one in entry.record.holders]
 
 
 @dataclass(frozen=True)
@@ -273,18 +282,28 @@ class Walk:
         leftovers: list[Leftover] = []
         async with lanes.lane(timeout_s, lists=task.operation.lists) as lane:
             for at in range(task.at, MOST_EXCHANGES):
-                cell = Cell(task.operation(lane), at)
-                fired = await cell.walk()
-                if fired or cell.wrongs:
-                    seen.append(cell.seen(self._allowed(task.operation.kind)))
-                    leftovers += cell.leftovers(seen[-1])
-                if not fired or not task.on or self._fault in IDLE:
+                cell, one = await self._walk_cell(lane, task.operation, at)
+                if cell.fired or one.wrongs:
+                    seen.append(one)
+                    leftovers += cell.leftovers(one)
+                if not cell.fired or not task.on or self._fault in IDLE:
                     break
             else:
                 raise AssertionError(f"{task.operation.name} has no end")
             for left in leftovers:
                 seen += await left.look_again(lane)
         return seen
+
+    async def _walk_cell(self, lane: Lane, kind: type[Operation], at: int) -> tuple[Cell, Seen]:
+        """On a busy machine a keeper may beat in the middle of it: then it has to be done again."""
+        for _ in range(MOST_BEATEN):
+            cell = Cell(kind(lane), at)
+            beats_at = time.monotonic() + TTL_S / BEATS_PER_TTL
+            await cell.walk()
+            seen = cell.seen(self._allowed(kind.kind))
+            if not seen.wrongs or time.monotonic() < beats_at:
+                break
+        return cell, seen
 
 
 def _taken(todo: deque[T]) -> T | None:
