@@ -163,7 +163,8 @@ class MySQLConnection(OwnedConnection):
     def is_closed_by_server(self) -> bool:
         # Unasked, the server says nothing but that the session has ended.
         if ASYNC:
-            return self.driver._reader is None or bool(self.driver._reader.at_eof())
+            reader = self.driver._reader
+            return reader is None or bool(reader.at_eof()) or reader.exception() is not None
         else:
             return self._poll is not None and bool(self._poll(0))
 
