@@ -9,15 +9,17 @@ import pytest
 
 from holdfast.core.acquiring import Terms, acquire_steps
 from holdfast.core.commands import Claim, Free, Granted, Offer, Take
-from holdfast.core.contract import Applied, Conflict
-from holdfast.core.effects import Apply, Effect, Load, Steps
+from holdfast.core.contract import Applied, Conflict, Entry, Page, Swapped, exactly
+from holdfast.core.effects import Apply, Effect, Load, Scan, Steps
 from holdfast.core.evicting import evict_steps
 from holdfast.core.handing_over import enter_steps, offer_steps
 from holdfast.core.holds import Attempt, Care
+from holdfast.core.listing import Purged, purge_steps
 from holdfast.core.observations import Observations
-from holdfast.core.records import SECOND, Holder
+from holdfast.core.records import SECOND, Holder, Record
 from holdfast.core.steps import CUT_OFF_WITHIN, release_steps
 from holdfast.errors import HoldfastError, Misconfigured, OutcomeUnknown, StoreReadOnly, Unavailable
+from holdfast.runtime import driver
 from tests.core.test_steps import (
     BROKEN,
     CLOCK,
@@ -30,6 +32,7 @@ from tests.core.test_steps import (
     claim,
     observations,
 )
+from tests.helpers import faulty_locks
 from tests.play import play
 
 UNTIL = 5 * SECOND
@@ -155,3 +158,37 @@ def test_who_does_not_wait_does_not_ask_for_ever(lost: int, silent_for: int, ask
     assert len(store.beats) == asked
     assert attempt.leftovers() == ("t",)
     assert Load not in store.inner.kinds
+
+
+# --- calls that write more than one record --------------------------------------------------
+
+
+@pytest.mark.parametrize("dropped_before", [0, 3])
+@pytest.mark.parametrize("drops", [0, 1])
+def test_a_purge_that_has_dropped_something(drops: int, dropped_before: int) -> None:
+    """When it cannot go on, on this page or the next, it does not say that nothing was done."""
+    old = Entry(Record(fence=1, updated_at=1), 1, exactly(10**15))
+    answers = iter([(Swapped(None), 0)] * drops)
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, Scan):
+            return Page((("a", old), ("b", old)))
+        for one in answers:
+            return one
+        raise Unavailable("away")
+
+    so_far = Purged(dropped_before, None)
+    with pytest.raises(OutcomeUnknown if drops or dropped_before else Unavailable, match="away"):
+        play(purge_steps(observations(), "", so_far, 60 * SECOND), answer)
+
+
+@pytest.mark.parametrize("clean_up", ["fine", "refuse"])
+def test_an_acquire_all_that_got_something(clean_up: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When that cannot be given back, it does not say that nothing was done."""
+    monkeypatch.setattr(driver, "GRACE", SECOND // 10)
+    with faulty_locks(store_patience=0) as (locks, store):
+        store.plan("fine", "fine", "refuse", then=clean_up)
+        with pytest.raises(Unavailable if clean_up == "fine" else OutcomeUnknown):
+            locks.acquire_all(["a", "b"])
+        store.plan()
+        assert locks.show("a").free is (clean_up == "fine")
