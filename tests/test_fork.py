@@ -261,11 +261,11 @@ def test_fork_while_a_store_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     holdfast.connect(url).close()
     opened, go_on = threading.Event(), threading.Event()
 
-    def open_slowly(path: Path, connection: Any) -> None:
+    def open_slowly(connection: Any) -> None:
         opened.set()
         go_on.wait(10)
 
-    monkeypatch.setattr("holdfast.stores.sqlite.store.prepare", open_slowly)
+    monkeypatch.setattr("holdfast.stores.sqlite.store.create_tables", open_slowly)
     thread = threading.Thread(target=lambda: holdfast.connect(url).close())
     thread.start()
     assert opened.wait(10)

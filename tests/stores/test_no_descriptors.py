@@ -34,7 +34,7 @@ NEW_CLIENT = (
     FILLED
     + """
 import sys, holdfast
-from holdfast.stores.blob import directory
+from holdfast.stores import directory
 from holdfast.stores.sqlite import SQLiteStore
 url = sys.argv[1]
 holdfast.connect("memory://").acquire("k").release()

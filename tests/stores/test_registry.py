@@ -13,12 +13,17 @@ import holdfast
 from holdfast import BadURL, Misconfigured, MissingDriver
 from holdfast.stores import registry
 from holdfast.stores.base import Store
+from holdfast.stores.blob import opened
 from holdfast.stores.memory import MemoryStore
 from holdfast.stores.sql.mysql import MySQLDialect
 from holdfast.stores.sql.postgres import PostgreSQLDialect
 
-# One class serves both, and learns what it is from its engine.
-DIALECTS = {"mysql": MySQLDialect, "postgresql": PostgreSQLDialect}
+# For stores whose class serves several engines, and learns from its connection which one it is.
+FACTS = {
+    "mysql": MySQLDialect.facts,
+    "postgresql": PostgreSQLDialect.facts,
+    **dict.fromkeys(("az", "gs", "s3"), opened.FACTS),
+}
 
 PLUGIN = """
 from holdfast.stores.memory import MemoryStore
@@ -129,6 +134,6 @@ def test_built_in_stores_have_facts(scheme: str) -> None:
         assert scheme in registry.EXTRAS
         return
     assert issubclass(store, Store)
-    facts = store.facts if hasattr(store, "facts") else DIALECTS[scheme].facts
+    facts = store.facts if hasattr(store, "facts") else FACTS[scheme]
     assert facts.name
     assert facts.max_key_bytes >= 512

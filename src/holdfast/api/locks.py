@@ -85,16 +85,11 @@ class Locks:
     """The locks of one store."""
 
     def __init__(
-        self,
-        store: Store,
-        *,
-        owner: str | None = None,
-        ttl: Seconds = 30.0,
-        store_patience: Seconds = 60.0,
-        beats_per_second: float | None = None,
+        self, store: Store, *, owner: str | None = None, ttl: Seconds = 30.0,
+        store_patience: Seconds = 60.0, beats_per_second: float | None = None,
         on_event: Callable[[Event], None] | None = None,
         sinks: Iterable[Callable[[Event], None]] = (),
-    ) -> None:
+    ) -> None:  # fmt: skip
         listeners = [*sinks] if on_event is None else [on_event, *sinks]
         for listener in listeners:
             check_callback(listener, "on_event" if listener is on_event else "sinks")
@@ -167,17 +162,10 @@ class Locks:
         return self._enter(attempt, steps, "Acquired")
 
     def try_acquire(
-        self,
-        key: str,
-        *,
-        ttl: Seconds | None = None,
-        mode: str | None = None,
-        limit: int | None = None,
-        owner: str | None = None,
-        note: dict[str, Any] | None = None,
-        keep: bool = True,
-        max_hold: Seconds | None = None,
-    ) -> Lease | None:
+        self, key: str, *, ttl: Seconds | None = None, mode: str | None = None,
+        limit: int | None = None, owner: str | None = None, note: dict[str, Any] | None = None,
+        keep: bool = True, max_hold: Seconds | None = None,
+    ) -> Lease | None:  # fmt: skip
         """Get the lock if it is free now. Returns None if it is not. Never waits."""
         try:
             return self._acquire(key, ttl, 0, mode, limit, None, owner, note, keep, max_hold)
@@ -185,17 +173,10 @@ class Locks:
             return None
 
     def acquire_all(
-        self,
-        wants: Iterable[str | Want],
-        *,
-        ttl: Seconds | None = None,
-        timeout: Seconds | None = None,
-        fair: bool | None = None,
-        owner: str | None = None,
-        note: dict[str, Any] | None = None,
-        keep: bool = True,
-        max_hold: Seconds | None = None,
-    ) -> Leases:
+        self, wants: Iterable[str | Want], *, ttl: Seconds | None = None,
+        timeout: Seconds | None = None, fair: bool | None = None, owner: str | None = None,
+        note: dict[str, Any] | None = None, keep: bool = True, max_hold: Seconds | None = None,
+    ) -> Leases:  # fmt: skip
         """Get several locks, all or none. `wants` are keys, or `Want`s with a mode of their own.
 
         The locks are acquired in one fixed order, whatever the order of `wants`, so that two
@@ -232,15 +213,9 @@ class Locks:
         return self._enter(attempt, steps, "Joined")
 
     def take(
-        self,
-        ticket: str,
-        *,
-        ttl: Seconds | None = None,
-        owner: str | None = None,
-        note: dict[str, Any] | None = None,
-        keep: bool = True,
-        max_hold: Seconds | None = None,
-    ) -> Lease:
+        self, ticket: str, *, ttl: Seconds | None = None, owner: str | None = None,
+        note: dict[str, Any] | None = None, keep: bool = True, max_hold: Seconds | None = None,
+    ) -> Lease:  # fmt: skip
         """Become the holder of a lease that was handed over, with a new fence."""
         ticket = hidden(ticket)
         attempt = self._requests.take(ticket, owner, ttl, note)

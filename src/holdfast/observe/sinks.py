@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 from holdfast.core.events import Event
@@ -20,15 +21,15 @@ Sink: TypeAlias = Callable[[Event], None]
 class Sinks:
     """The sinks of one client."""
 
-    __slots__ = ("_others", "_sinks")
+    __slots__ = ("_sinks", "listening")
 
     def __init__(self, sinks: Sequence[Sink] = ()) -> None:
-        self._others = bool(sinks)
         self._sinks: tuple[Sink, ...] = (log_event, *sinks)
-
-    def listening(self) -> bool:
-        """Whether anybody receives the events of ordinary work. If not, they are not even made."""
-        return self._others or logger.isEnabledFor(logging.INFO)
+        # Whether anybody receives the events of ordinary work. If not, they are not even made.
+        # Every acquire and release asks, so there is no function of ours in between.
+        self.listening: Callable[[], bool] = partial(logger.isEnabledFor, logging.INFO)
+        if sinks:
+            self.listening = partial(bool, True)
 
     def emit(self, event: Event) -> None:
         """Pass the event to every sink."""

@@ -50,7 +50,7 @@ def _a_lost_heartbeat_reply_taken_as_theft() -> Iterator[Patches]:
     yield from wrap_apply(wrapper)
 
 
-@mutant(400)
+@mutant(2800)
 def _a_conflict_with_oneself_taken_as_somebody_else() -> Iterator[Patches]:
     yield patch.object(Attempt, "shows_in", lambda self, record: False)
 

@@ -283,6 +283,7 @@ def test_private_attributes_are_still_there(mariadb: Server) -> None:
         await store.load("k")
         connection = await store._transport.acquire()
         assert connection.driver._reader.at_eof() is False
+        assert connection.driver._reader.exception() is None
         assert not connection.is_closed_by_server()
         await store._transport.pool.release(connection)
         await store.close()

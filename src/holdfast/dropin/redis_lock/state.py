@@ -81,7 +81,7 @@ class LockState:
         self.register_scripts()  # for subclasses, which may call them or have their own
 
     def register_scripts(self) -> None:
-        """As redis-py's lock has it, which comes next in the line of classes."""
+        """As redis-py's lock has it, the next base class."""
         super().register_scripts()  # type: ignore[misc]
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Commands in the words of the scripts, and the scripts' answers in ours. No I/O."""
+"""Encodes commands as requests to the scripts, and decodes the scripts' answers. No I/O."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from holdfast.core.contract import Applied, Conflict, Interval, Page, Swapped, V
 from holdfast.core.records import Holder, Micros, Record, Waiter
 from holdfast.stores.base import Outcome
 from holdfast.stores.redis import record_text
-from holdfast.stores.redis.record_text import Names, word
+from holdfast.stores.redis.record_text import Names, token_text
 from holdfast.stores.redis.resp import ASKING, pack
 from holdfast.stores.redis.scripts import (
     ALL,
@@ -94,11 +94,11 @@ class Encoder:
     def command(self, key: str, command: Command, beat: str) -> Call:
         """A whole command."""
         if isinstance(command, Claim):
-            return self._call(CLAIM, key, self._claim_words(command, beat), self._index)
-        script, words = _COMMANDS[type(command)]
-        return self._call(script, key, words(command, beat))
+            return self._call(CLAIM, key, self._claim_arguments(command, beat), self._index)
+        script, arguments = _COMMANDS[type(command)]
+        return self._call(script, key, arguments(command, beat))
 
-    def _claim_words(self, claim: Claim, beat: str) -> tuple[bytes, ...]:
+    def _claim_arguments(self, claim: Claim, beat: str) -> tuple[bytes, ...]:
         place = b"%d %b" % (claim.patience, self._client_channel) if claim.queue else b""
         return (
             record_text.start_text(claim.token),
@@ -115,7 +115,7 @@ class Encoder:
         if record is not None:
             text = record_text.text_after_rev(record)
             stay = record_text.stays_for(record, record.updated_at, self._tombstone)
-        whom = b"*" if wake == ANYONE else b" ".join(map(word, wake))
+        whom = b"*" if wake == ANYONE else b" ".join(map(token_text, wake))
         seen = b"" if version is None else str(version).encode()
         return self._call(SWAP, key, (seen, text, b"%d" % stay, whom), self._index)
 
@@ -128,35 +128,40 @@ class Encoder:
         first = b"[" + prefix.encode() if prefix else b"-"
         start = first if cursor is None else b"(" + cursor.encode(errors=_ANY_BYTES)
         stop = b"(" + prefix.encode() + b"\xff" if prefix else b"+"
-        words = (start, stop, b"%d" % limit, self._head)
-        return replace(self._call(SCAN, "", words, self._index), looks=True)
+        arguments = (start, stop, b"%d" % limit, self._head)
+        return replace(self._call(SCAN, "", arguments, self._index), looks=True)
 
     def _call(
-        self, script: Script, key: str, words: tuple[bytes, ...], index: tuple[bytes, ...] = ()
+        self, script: Script, key: str, arguments: tuple[bytes, ...], index: tuple[bytes, ...] = ()
     ) -> Call:
         name, chosen = self._name(key), self._scripts[script]
         start = (b"EVALSHA", chosen.sha, b"%d" % (1 + len(index)), name, *index, self._stay)
         if self._wait and script in _WAITED_FOR:
-            request = pack(*start, *words, b"!") + self._wait
+            request = pack(*start, *arguments, b"!") + self._wait
             return Call(chosen, name, request, self._wait, 2)
-        return Call(chosen, name, pack(*start, *words))
+        return Call(chosen, name, pack(*start, *arguments))
 
 
-# For each command its script and its words. (A claim's need the store's names.)
+def _texts(*tokens: str) -> tuple[bytes, ...]:
+    return tuple(map(token_text, tokens))
+
+
+# For each command its script and its arguments. (Those of a claim need the store's names.)
 _COMMANDS: dict[type, tuple[Script, Callable[[Any, str], tuple[bytes, ...]]]] = {
-    Renew: (RENEW, lambda c, beat: (word(c.token), word(beat), b"1" if c.known else b"")),
-    Free: (FREE, lambda c, beat: (word(c.token),)),
-    Offer: (OFFER, lambda c, beat: (word(c.token), word(beat), word(c.ticket), b"%d" % c.ttl)),
+    Renew: (RENEW, lambda c, beat: (*_texts(c.token, beat), b"1" if c.known else b"")),
+    Free: (FREE, lambda c, beat: _texts(c.token)),
+    Offer: (OFFER, lambda c, beat: (*_texts(c.token, beat, c.ticket), b"%d" % c.ttl)),
     Take: (
         TAKE,
         lambda c, beat: (
-            word(c.token), word(beat), word(c.ticket), b"%d" % c.ttl,
+            *_texts(c.token, beat, c.ticket),
+            b"%d" % c.ttl,
             record_text.json_text(c.owner),
             b"" if c.note is None else record_text.json_text(c.note),
         ),
     ),
     Evict: (EVICT, lambda c, beat: (b" ".join(b"%d" % fence for fence in c.fences),)),
-}  # fmt: skip
+}
 
 # A grant must outlive the master. A freed or evicted lock that comes back runs out by itself.
 _WAITED_FOR = {CLAIM, RENEW, OFFER, TAKE}
@@ -176,8 +181,12 @@ class Corrupt(Exception):
 
 
 def applied(reply: Any, command: Command, beat: str) -> Applied:
-    """The answer to a command: a string of lines, of which only a last one has breaks; or just
-    the time at which it was done in the usual way, of a claim perhaps with who waits behind."""
+    """Decode the answer to a command. It has one of three forms.
+
+    Text: the verdict, the clock, the rev and what belongs to the verdict, a line each. A number: a
+    fast path was taken, and this is the clock. Both: a queued claim was granted on the fast path,
+    and the text says who waits behind it.
+    """
     if type(reply) is int:
         verdict = _AS_USUAL[type(command)](command, beat, reply)
         return Applied(verdict, reply, Interval(reply, reply))

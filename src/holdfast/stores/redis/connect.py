@@ -6,7 +6,7 @@
     redis+cluster://[user:password@]host:port,host:port                    rediss+cluster://
 
 redis-py makes the connections: login, TLS, database. What it would do beyond that (retries,
-health checks, decoding, maintenance messages) is switched off: see `line`.
+health checks, decoding, maintenance messages) is switched off: see `connection`.
 """
 
 from __future__ import annotations

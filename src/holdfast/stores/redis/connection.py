@@ -195,13 +195,13 @@ class ConnectionPool:
         raise Unavailable("The connections to Redis were closed meanwhile.")
 
     def drop_idle(self) -> None:
-        """Hang up all that nobody uses."""
+        """Close all connections that nobody uses."""
         while self._idle:
             with suppress(IndexError):
                 self._idle.pop().close()
 
     def close(self) -> None:
-        """Hang up, and connect no more."""
+        """Close all connections, and connect no more."""
         self.closed = True
         self.drop_idle()
 

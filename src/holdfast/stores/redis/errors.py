@@ -1,4 +1,4 @@
-"""Redis's errors in our words.
+"""Redis's errors as Holdfast's.
 
 Every error reply means that nothing was changed: the server refused the request, or the
 script stopped at its first write. Only a reply that never comes leaves a doubt.

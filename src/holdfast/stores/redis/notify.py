@@ -26,13 +26,13 @@ from hiredis import HiredisError
 
 from holdfast.core.contract import Version
 from holdfast.errors import HoldfastError
-from holdfast.stores.redis.record_text import WAKE, Names, word
+from holdfast.stores.redis.record_text import WAKE, Names, token_text
 from holdfast.stores.redis.resp import pack
 from holdfast.stores.waiting.handles import LastHeard, Notify, WaitHandle, WaitHandles
 
 logger = logging.getLogger("holdfast")
 
-# After this long without a word the server is asked whether it is still there.
+# A listener that heard nothing for this long asks whether the server is still there.
 QUIET_S = 5.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
 # A channel that told so often of a lock for which nobody waits here is left.
@@ -69,7 +69,7 @@ class Subscriptions:
         self.handles = WaitHandles()
 
     def add(self, handle: WaitHandle) -> bytes:
-        """Ring this one; the answer is what to send for it."""
+        """Notify this waiter. Returns what to send for it."""
         self.handles.add(handle)
         with self._lock:
             channel = self._channels.get(handle.key)
@@ -99,7 +99,7 @@ class Subscriptions:
         return None, b""
 
     def looked(self, key: str, version: Version) -> None:
-        """This is the version that is there now: ring those who know another one, also if they
+        """This is the version that is there now: notify waiters that know another one, also if they
         come later. What was told before the subscription nobody here has heard."""
         with self._lock:
             channel = self._channels.get(key)
@@ -190,5 +190,5 @@ def report_surprise(trouble: Exception) -> None:
 def handle_for(key: str, version: Version, token: str, notify: Notify) -> WaitHandle:
     """Returns a handle that is marked with its token as the scripts write it."""
     handle = WaitHandle(key, version, token, notify)
-    handle.mark = word(token)
+    handle.mark = token_text(token)
     return handle

@@ -1,9 +1,10 @@
-"""Talking to Redis from asyncio: all tasks share one connection, and what they ask for in the
-same turn of the loop leaves in one write.
+"""Connections for an event loop: all tasks share one, and what they ask in one turn of the loop
+leaves in one write.
 
-redis-py connects and logs in; then its transport gets our protocol. Replies come in the
-order of the requests, so a queue of futures is all there is to it. A request whose task was
-cancelled is still answered; it may not be forgotten, or all later answers would be shifted.
+redis-py connects and logs in; then its transport gets our protocol, which is what makes the sharing
+possible (docs/adr/0010). Replies come in the order of the requests, so a queue of futures is all
+there is to it. A request whose task was cancelled is still answered, and must not be forgotten:
+else all later answers would be handed to the wrong task.
 """
 
 from __future__ import annotations
@@ -189,7 +190,7 @@ class Connection(asyncio.Protocol):
             self.closed.set_result(None)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close it."""
         self._break(ConnectionAbortedError("the connection was closed"))
 
     def _break(self, why: Exception) -> None:
@@ -283,13 +284,13 @@ class ConnectionPool:
             making.exception()  # whoever waits has it; nobody may
 
     def drop_idle(self) -> None:
-        """Hang up; the next request connects anew."""
+        """Close the connection; the next request connects anew."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     async def close(self) -> None:
-        """Hang up for good."""
+        """Close the connection for good."""
         self.closed = True
         connection, making = self._connection, self._connecting
         self.drop_idle()

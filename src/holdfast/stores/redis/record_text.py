@@ -100,7 +100,7 @@ def coded(key: str) -> bytes:
 # --- the record's text ----------------------------------------------------------------------
 
 
-def word(token: str) -> bytes:
+def token_text(token: str) -> bytes:
     """A token or beat as it stands between quotes: without quotes, spaces and backslashes."""
     text = token.encode()
     if text.isalnum() or _PLAIN.fullmatch(token):
@@ -129,7 +129,7 @@ def owner_text(owner: str) -> bytes:
 
 def start_text(token: str) -> bytes:
     """Before the fence."""
-    return b'{"token":"%b","fence":' % word(token)
+    return b'{"token":"%b","fence":' % token_text(token)
 
 
 def terms_text(mode: str, ttl: Micros) -> bytes:
@@ -142,7 +142,7 @@ def end_text(
 ) -> bytes:
     """After the end."""
     rest = b"{}}" if not note else _json.encode(note) + b"}"
-    return b',"beat":"%b",%b%b' % (word(beat), _before_note(limit, offered, owner), rest)
+    return b',"beat":"%b",%b%b' % (token_text(beat), _before_note(limit, offered, owner), rest)
 
 
 @lru_cache(maxsize=256)
@@ -170,15 +170,15 @@ def _waiter(waiter: Waiter) -> bytes:
     return (
         b'{"token":"%b","mode":"%b","ttl":%d,"since":%d,"expires_at":%d,"beat":"%b","limit":%b,%b}'
     ) % (
-        word(waiter.token), waiter.mode.encode(), waiter.ttl, waiter.since, waiter.expires_at,
-        word(waiter.beat), _limit(waiter.limit), owner_text(waiter.owner),
+        token_text(waiter.token), waiter.mode.encode(), waiter.ttl, waiter.since, waiter.expires_at,
+        token_text(waiter.beat), _limit(waiter.limit), owner_text(waiter.owner),
     )  # fmt: skip
 
 
 def text_after_rev(record: Record) -> bytes:
     """A record from `"fence"` on; the script that writes it puts the rev before."""
     head = b',"fence":%d,"updated_at":%d,"freed":"%b","soonest":%d,"holders":[\n' % (
-        record.fence, record.updated_at, word(record.freed), _soonest(record),
+        record.fence, record.updated_at, token_text(record.freed), _soonest(record),
     )  # fmt: skip
     holders = b"".join(_lines([_holder(holder) for holder in record.holders]))
     queue = b"".join(_lines([_waiter(waiter) for waiter in record.queue]))

@@ -10,14 +10,14 @@ import hiredis
 pack_all: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command  # its own type is too narrow
 
 
-def pack(*words: bytes | str | int) -> bytes:
+def pack(*arguments: bytes | str | int) -> bytes:
     """A command as it is sent."""
-    return pack_all(words)
+    return pack_all(arguments)
 
 
-def bulk(word: bytes) -> bytes:
-    """One word of a command as it is sent."""
-    return b"$%d\r\n%b\r\n" % (len(word), word)
+def bulk(argument: bytes) -> bytes:
+    """One argument of a command as it is sent."""
+    return b"$%d\r\n%b\r\n" % (len(argument), argument)
 
 
 TIME = pack(b"TIME")

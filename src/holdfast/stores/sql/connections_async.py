@@ -164,7 +164,7 @@ class MySQLConnection(OwnedConnection):
         # Unasked, the server says nothing but that the session has ended.
         if ASYNC:
             reader = self.driver._reader
-            return reader is None or bool(reader.at_eof() or reader.exception())
+            return reader is None or bool(reader.at_eof()) or reader.exception() is not None
         else:
             return self._poll is not None and bool(self._poll(0))
 

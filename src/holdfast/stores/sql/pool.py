@@ -95,8 +95,8 @@ class OwnedPool:
     def release(self, connection: OwnedConnection) -> None:
         """Take a connection back that is in good order. Never raises: what was answered stays
         answered."""
+        self._idle.append(connection)  # before anything that can be cancelled: no place is lost
         with self._changed:
-            self._idle.append(connection)
             self._changed.notify()
         if self._closed:
             self.close()

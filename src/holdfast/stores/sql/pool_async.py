@@ -103,8 +103,8 @@ class OwnedPool:
     async def release(self, connection: OwnedConnection) -> None:
         """Take a connection back that is in good order. Never raises: what was answered stays
         answered."""
+        self._idle.append(connection)  # before anything that can be cancelled: no place is lost
         async with self._changed:
-            self._idle.append(connection)
             self._changed.notify()
         if self._closed:
             await self.close()
