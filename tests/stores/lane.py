@@ -66,7 +66,7 @@ class Lane:
         """A new client, with new connections."""
         await self._disconnect()
         store = self._open(self.proxy.port)
-        patience_s = 0.3 if self.fault in REFUSED else 20.0
+        patience_s = 0.1 if self.fault in REFUSED else 20.0
         make: Any = Locks if self.face == "sync" else aio.Locks
         self.locks = make(store, owner="walker", ttl=TTL_S, store_patience=patience_s)
         # The client's own, so that both have the same connections.

@@ -199,7 +199,8 @@ class Leftover:
 
     async def look_again(self, lane: Lane) -> list[Seen]:
         """What is wrong with it. A keeper renews three times per ttl: wait for longer than that."""
-        await asyncio.sleep(max(0, self.seen_at + TTL_S / 2 - time.monotonic()))
+        beaten_at = self.seen_at + 1.2 * TTL_S / BEATS_PER_TTL
+        await asyncio.sleep(max(0, beaten_at - time.monotonic()))
         beats = beats_of(lane.direct.load(self.key))
         if beats and self.holder.beat not in beats:
             return [replace(self.who, wrongs=("it is renewed though it failed",))]
