@@ -12,7 +12,7 @@ run: $(INSTALLED)
 
 # Most tests wait more than they compute, so there are more workers than cores.
 test: $(STAMP) lint engines
-	$(BIN)/pytest -n 4 --dist worksteal
+	$(BIN)/pytest -n 3 --dist worksteal
 
 # The servers that the tests start for themselves, installed by package name where we are root.
 engines: $(STAMP)
