@@ -6,6 +6,6 @@ workloads/    what is measured: one module per question
 harness.py    rounds in turns, so that a noisy machine hits all alike
 crew.py       processes for the workloads that need several
 targets.py    what we want of the figures
-report.py     the page and the tables; plots.py its pictures
+report.py     the page and the tables; picture.py the picture at its top, plots.py the others
 history.py    the last stored run, and what has become worse since
 """

@@ -32,8 +32,9 @@ def main(arguments: list[str]) -> int:
     before = history.load(ROOT / "docs")
     worse = history.worse(results, before) if before else []
     report.write(results, folder, worse)
-    print(report.tables(results, worse))
-    print(f"\nWritten to {folder}/benchmarks.md", file=sys.stderr)
+    print(report.summary(results), report.tables(results), sep="\n\n")
+    print(report.targets_page(results, worse))
+    print(f"\n{results.took_s:.0f} s. Written to {folder}/benchmarks.md", file=sys.stderr)
     return 0
 
 
@@ -42,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("names", nargs="*", help="stores, workloads or contestants (see --list)")
     parser.add_argument("--list", action="store_true", help="what there is to name")
     parser.add_argument(
-        "--quick", action="store_true", help="less than a minute, rough, without emulators"
+        "--quick", action="store_true", help="about a minute, rough, without emulators"
     )
     parser.add_argument("--scale", choices=SCALES, default="full", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help="the folder to write to, instead of docs/")

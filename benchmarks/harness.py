@@ -32,20 +32,24 @@ class Scale:
     leases: tuple[int, ...]
     ttl_s: float  # of the leases that are kept
     listed: tuple[int, ...]
+    crowd: int = 100  # processes that wait for one lock
+    crowd_s: float = 20.0
+    together_rounds: int = 1  # of many threads or tasks of one process
+    together_s: float = 1.0  # long enough that everybody has a turn
 
 
 FULL = Scale(
     "full", rounds=11, turn_s=0.06, long_rounds=3, long_turn_s=0.8, hand_overs=25,
     contenders=(1, 4, 8, 16, 64), leases=(1, 10, 100, 1000, 10_000), ttl_s=30.0,
-    listed=(10_000, 100_000),
+    listed=(10_000, 100_000), together_rounds=5,
 )  # fmt: skip
 QUICK = Scale(
     "quick", rounds=5, turn_s=0.01, long_rounds=1, long_turn_s=0.2, hand_overs=3,
-    contenders=(8,), leases=(200,), ttl_s=1.5, listed=(2000,),
+    contenders=(8,), leases=(200,), ttl_s=1.5, listed=(2000,), together_s=0.4,
 )  # fmt: skip
 TINY = Scale(
     "tiny", rounds=2, turn_s=0.001, long_rounds=1, long_turn_s=0.05, hand_overs=2,
-    contenders=(1, 2), leases=(1, 10), ttl_s=1.0, listed=(10, 600),
+    contenders=(1, 2), leases=(1, 10), ttl_s=1.0, listed=(10, 600), crowd=3, crowd_s=0.3,
 )  # fmt: skip
 SCALES = {scale.name: scale for scale in (FULL, QUICK, TINY)}
 

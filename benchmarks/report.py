@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import history, plots
-from benchmarks.compare import advantage
+from benchmarks import history, picture, plots
+from benchmarks.compare import advantage, least, ours
 from benchmarks.harness import QUICK, Column, Row, Workload
 from benchmarks.peers import Contestant, contestants
 from benchmarks.run import Results
@@ -14,17 +15,36 @@ from benchmarks.targets import verdicts
 from benchmarks.workloads import WORKLOADS
 
 HEAD = """\
+---
+hide:
+  - toc
+---
+
 # Benchmarks
 
-Holdfast beside the other lock libraries for Python, in one run on one machine, over loopback.
-This page was written by `make bench`; run it on your machine. (`python -m benchmarks --quick`
-takes less than a minute on a quiet machine, `python -m benchmarks redis pair` is a part, `--list`
-names the parts, and `benchmarks/peers/` shows how to add a library in a dozen lines.)
+Holdfast beside the other lock libraries for Python, in one run on one machine, over loopback. Where
+another library is faster, the figures say so.
+"""
+
+HOW = """\
+## How it was measured
 
 Contestants take turns, round by round, so that a noisy machine hits all alike; a figure is the
 median of the rounds, with half the distance between the quartiles as its spread. The last column
 says how many times better than that library Holdfast is, by the first figure; below 1× the library
 is better.
+
+This page was written by `make bench`; run it on your machine. `python -m benchmarks --quick` is a
+rough look, `python -m benchmarks redis pair` is a part, `--list` names the parts, and
+`benchmarks/peers/` shows how to add a library in a dozen lines. What we want of these figures, and
+what has become worse since the last run, is on [a page of its own](benchmarks-targets.md).
+"""
+
+TARGETS_HEAD = """\
+# Targets of the benchmarks
+
+What we want of the [benchmarks](benchmarks.md), and what has become worse. Nothing here is a test:
+a run only says what holds. Written by `make bench`.
 """
 
 LEFT_OUT = (
@@ -38,19 +58,76 @@ LEFT_OUT = (
 
 
 def write(results: Results, folder: Path, worse: list[str]) -> None:
-    """`benchmarks.md`, `benchmarks.json`, and the plots in a folder beside them."""
+    """Both pages, `benchmarks.json`, and the plots in a folder beside them."""
     folder.mkdir(parents=True, exist_ok=True)
     pictures = plots.draw(results, folder)
-    (folder / "benchmarks.md").write_text(page(results, pictures, worse))
+    (folder / "benchmarks.md").write_text(page(results, pictures, picture.draw(results, folder)))
+    (folder / "benchmarks-targets.md").write_text(targets_page(results, worse))
     history.store(results, folder)
 
 
-def page(results: Results, pictures: list[str], worse: list[str]) -> str:
-    """The whole page."""
-    parts = [HEAD, _about(results), tables(results, worse)]
+def page(results: Results, pictures: list[str], first: Sequence[str] = ()) -> str:
+    """The page for users: one picture and a summary, then all tables."""
+    shown = "\n".join(f"![Holdfast beside the best other library]({path})" for path in first)
+    parts = [HEAD, shown, summary(results), HOW, _about(results), tables(results)]
     if pictures:
         parts += ["## In pictures\n\n" + "\n\n".join(f"![]({picture})" for picture in pictures)]
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+    return _joined(parts)
+
+
+def targets_page(results: Results, worse: list[str]) -> str:
+    """The page for those who work on Holdfast."""
+    run = f"Run of {results.started}, {results.scale}."
+    return _joined([TARGETS_HEAD, run, _worse(worse), _targets(results)])
+
+
+def _joined(parts: list[str]) -> str:
+    return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
+
+
+# What a user feels of each store: the title, the workload, and the column of it.
+FELT = (
+    ("acquire and release, µs", "pair", Column("wall_us", "", digits=0)),
+    ("CPU of it, µs", "pair", Column("cpu_us", "", digits=0)),
+    ("requests of it", "requests", Column("warm", "", digits=0)),
+    ("the same 0.5 ms away, µs", "near", Column("wall_us", "", digits=0)),
+    ("8 processes on one key, locks a second", "contended", Column("per_s", "", digits=0)),
+    ("CPU a lock, µs", "contended", Column("cpu_us", "", digits=0)),
+    ("longest wait, ms", "contended", Column("longest_ms", "", stat="worst", digits=0)),
+    ("hand-over to a waiting process, ms", "handover", Column("latency_ms", "", digits=1)),
+    ("a crowd on one key, locks a second of 50", "waiting", Column("per_s", "", digits=0)),
+)
+
+
+def summary(results: Results) -> str:
+    """What users feel, store by store, and how the best peer does in brackets."""
+    shown = [felt for felt in FELT if any(ours(results, felt[1], s) for s in results.engines)]
+    if not shown:
+        return ""
+    titles = ["", *results.engines]
+    lines = [
+        _cells([title, *(_felt(results, name, store, column) for store in results.engines)])
+        for title, name, column in shown
+    ]
+    about = (
+        "Ours, and in brackets how many times as good as the best other library on the same engine "
+        "that is (by the main figure of that workload; below 1× theirs is better)."
+    )
+    head = [_cells(titles), "|" + "---|" * len(titles)]
+    return "\n".join(["## In short", "", about, "", *head, *lines])
+
+
+def _felt(results: Results, name: str, store: str, column: Column) -> str:
+    row = ours(results, name, store)
+    value = None if row is None else row.value(column)
+    if row is None or value is None:
+        return ""
+    if name == "requests":  # of an acquire and of a release
+        value += row.figures["release"].median
+    text = f"{value:,.{column.digits}f}"
+    best = least(results, name, store)
+    is_main = WORKLOADS[name].columns[0].figure == column.figure
+    return f"{text} ({best[0]:.2f}×)" if best is not None and is_main else text
 
 
 def _about(results: Results) -> str:
@@ -64,10 +141,9 @@ def _about(results: Results) -> str:
     return "\n".join(lines)
 
 
-def tables(results: Results, worse: list[str]) -> str:
+def tables(results: Results) -> str:
     """All tables."""
-    parts = [_worse(worse), _targets(results)]
-    parts += [_workload(results, workload) for workload in WORKLOADS.values()]
+    parts = [_workload(results, workload) for workload in WORKLOADS.values()]
     parts += [_absent(results), _who(results)]
     return "\n\n".join(part for part in parts if part)
 

@@ -32,6 +32,7 @@ def verdicts(results: Results) -> list[Verdict]:
         *_against_floors(results),
         *_against_one(results),
         *_figures(results),
+        *_crowds(results),
         *(_at_full_size(results) if results.scale == "full" else ()),
     ]
 
@@ -63,8 +64,6 @@ def _against_floors(results: Results) -> Iterator[Verdict]:
 
 
 ONE = (
-    ("pair", "sqlite", "filelock FileLock", 2.0),
-    ("pair", "redis", "redis-py Lock", 2.5),
     ("coroutines", "redis", "redis.asyncio Lock", 5.0),
     ("handover", "redis", "redis-py Lock", 20.0),
 )
@@ -78,9 +77,16 @@ def _against_one(results: Results) -> Iterator[Verdict]:
 
 
 FIGURES = (
-    ("pair", "memory", Column("wall_us", ""), 25.0, "the core's own share of a pair", " µs"),
     ("handover", "redis", Column("latency_ms", ""), 2.0, "hand-over, median", " ms"),
+    ("handover", "mysql", Column("latency_ms", ""), 5.0, "hand-over, median", " ms"),
+    ("contended", "sqlite", Column("cpu_us", ""), 1000.0, "CPU of the clients a lock", " µs"),
+    ("contended", "postgresql", Column("cpu_us", ""), 1600.0, "CPU of the clients a lock", " µs"),
+    ("contended", "dynamodb", Column("share", ""), 3.0, "largest share ÷ median", ""),
+    ("contended", "az", Column("share", ""), 3.0, "largest share ÷ median", ""),
     ("import", "memory", Column("import_ms", ""), 60.0, "import holdfast", " ms"),
+    ("start", "sqlite", Column("start_ms", ""), 120.0, "CPU of `holdfast run`", " ms"),
+    ("start", "redis", Column("start_ms", ""), 250.0, "CPU of `holdfast run`", " ms"),
+    ("start", "postgresql", Column("start_ms", ""), 350.0, "CPU of `holdfast run`", " ms"),
 )
 
 
@@ -89,6 +95,25 @@ def _figures(results: Results) -> Iterator[Verdict]:
         row = ours(results, workload, store)
         if row is not None and (value := row.value(column)) is not None:
             yield _at_most(f"{store}: {text}{_size(row.size)}", value, most, unit)
+
+
+LOCKS_A_SECOND = 40.0  # of the 50 that holds of 20 ms allow
+LONGEST_WAIT = 3.0  # as a multiple of the fair one
+
+
+def _crowds(results: Results) -> Iterator[Verdict]:
+    for store in results.engines:
+        row = ours(results, "waiting", store)
+        if row is None or results.scale != "full":
+            continue
+        who = f"{store}: {row.size} processes wait for one lock"
+        per_s = row.figures["per_s"].median
+        goal = f"≥ {LOCKS_A_SECOND:g} a second"
+        yield Verdict(who, goal, f"{per_s:.1f}", per_s >= LOCKS_A_SECOND)
+        unserved = row.figures["unserved"].worst
+        yield Verdict(f"{who}: got none", "0", f"{unserved:.0f}", unserved == 0)
+        longest = row.figures["longest"].worst
+        yield _at_most(f"{who}: longest wait ÷ fair wait", longest, LONGEST_WAIT, "")
 
 
 def _leases(results: Results) -> Iterator[Verdict]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import signal
 
 import pytest
@@ -17,6 +18,16 @@ for _number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(_number) == signal.SIG_IGN:
         usual = signal.default_int_handler if _number == signal.SIGINT else signal.SIG_DFL
         signal.signal(_number, usual)
+
+# How long a test that has failed may clean up behind itself.
+CLEANING_S = 60.0
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact() -> None:
+    """Bound the cleaning up behind a failure, too: pytest calls off `faulthandler_timeout` here,
+    for debuggers, and pytest-timeout has rung already if it was a timeout that failed."""
+    faulthandler.dump_traceback_later(CLEANING_S, exit=True, file=2)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

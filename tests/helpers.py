@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
 import holdfast
-from holdfast import Locks
+from holdfast import Locks, aio
+from holdfast.api.requests import Requests
+from holdfast.runtime import clock
 from holdfast.stores.memory import MemoryStore
 from holdfast.testing.faults import FaultyStore
 
@@ -41,6 +45,14 @@ def faulty_locks(**options: Any) -> Iterator[tuple[Locks, FaultyStore]]:
     store = FaultyStore(MemoryStore())
     with Locks(store, **options) as locks:
         yield locks, store
+
+
+def short_calls(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
+    """Let calls that do not wait for a lock give up after so many microseconds, whatever their
+    client's `request_timeout` is."""
+    monkeypatch.setattr(Requests, "answers_by", lambda _: clock.monotonic() + length)
+    for lease in (holdfast.Lease, aio.Lease):
+        monkeypatch.setattr(lease, "_answers_by", lambda _: clock.monotonic() + length)
 
 
 def is_open(path: Path) -> bool:

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import history, report
+from benchmarks import history, picture, report
 from benchmarks.__main__ import main
 from benchmarks.harness import FULL, QUICK, TINY, Row, Scale, Stat, Turn
 from benchmarks.peers import Peer, contestants
@@ -29,8 +30,11 @@ from tests.engines.redis import RedisServer
 # Between processes there is no memory store, and nothing on its way to it to count; nor are
 # other processes' statements on their way to an SQLite file.
 LEFT_OUT = {
-    "memory": {"contended", "crowd", "handover", "readers", "requests"},
-    "sqlite": {"crowd", "import"},
+    "memory": {
+        *("near", "far", "contended", "near-contended", "far-contended", "waiting"),
+        *("crowd", "handover", "readers", "requests", "start"),
+    },
+    "sqlite": {"near", "far", "near-contended", "far-contended", "crowd", "import"},
 }
 
 
@@ -46,6 +50,20 @@ def row(contestant: str, kind: Any, micros: float, error: str = "") -> Row:
     return Row("pair", "redis", contestant, kind, 0, figures, error)
 
 
+def test_the_picture_shows_us_beside_the_best(tmp_path: Path) -> None:
+    """It is at the top of the page, with both figures in it; without a peer there is none."""
+    found = results(
+        row("holdfast", "ours", 200), row("slow", "peer", 900), row("fast", "peer", 400)
+    )
+    page = report.page(found, [], picture.draw(found, tmp_path))
+    assert page.index("summary-pair.svg") < page.index("## In short")
+    drawn = ElementTree.fromstring((tmp_path / "benchmarks/summary-pair.svg").read_text())
+    words = [text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"Holdfast", "200", "fast", "400"} <= set(words)
+    assert "slow" not in words
+    assert picture.draw(results(row("holdfast", "ours", 200)), tmp_path) == []
+
+
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
 def test_a_tiny_run_measures_every_workload(store: str, tmp_path: Path) -> None:
     """Ours and one peer go through all workloads, and the page has a table of each."""
@@ -58,6 +76,24 @@ def test_a_tiny_run_measures_every_workload(store: str, tmp_path: Path) -> None:
     shown = {name for name, workload in WORKLOADS.items() if f"## {workload.title}\n" in page}
     assert set(WORKLOADS) - shown == LEFT_OUT[store]
     assert history.load(tmp_path) == found
+
+
+def test_the_summary_is_what_users_feel() -> None:
+    """Ours on each store, with the best peer's in brackets, before anything else."""
+    found = results(row("holdfast", "ours", 100), row("redis-py Lock", "peer", 200))
+    page = report.page(found, [])
+    assert "| acquire and release, µs | 100 (2.00×) |" in page
+    assert "Targets" not in page
+    assert page.index("## In short") < page.index("## How it was measured")
+
+
+def test_a_server_can_be_far_away() -> None:
+    """Each pair takes at least two round trips longer, also of many processes."""
+    require(RedisServer)
+    near, crowd = run(Selection.of(["redis", "near", "near-contended", "holdfast"]), TINY).rows
+    assert (near.error, crowd.error) == ("", "")
+    assert near.figures["wall_us"].median > 2 * 500
+    assert crowd.figures["per_s"].median > 0
 
 
 def test_requests_of_other_processes_are_counted() -> None:
@@ -86,8 +122,8 @@ def test_reads_are_told_from_writes(head: str, reads: int) -> None:
 def test_a_quick_run_says_what_it_leaves_out() -> None:
     """Its page does; only the uncontended pair has all peers."""
     quick, full = replace(results(), scale="quick"), results()
-    assert "**Left out**" in report.page(quick, [], [])
-    assert "**Left out**" not in report.page(full, [], [])
+    assert "**Left out**" in report.page(quick, [])
+    assert "**Left out**" not in report.page(full, [])
     selection = Selection.of([], QUICK)
     for name in ("pair", "contended"):
         found = {kind.name for kind in selection.kinds(WORKLOADS[name], "redis", QUICK)}
@@ -120,7 +156,7 @@ def test_who_fails_is_out_with_the_reason() -> None:
     assert "not installed (No module named 'absent')" in first.error
     assert not second.error
     assert second.figures["wall_us"].n == TINY.rounds
-    assert "not installed" in report.tables(results(first, second), [])
+    assert "not installed" in report.tables(results(first, second))
 
 
 def test_two_holders_at_once_are_noticed() -> None:
@@ -141,10 +177,12 @@ def test_contestants_are_told_apart() -> None:
 def test_ratios_and_targets_are_told() -> None:
     """Twice as fast as a peer is 2×; a target that is missed says so."""
     found = results(row("holdfast", "ours", 100), row("redis-py Lock", "peer", 200))
-    text = report.tables(found, [])
+    text = report.tables(found)
     assert "| redis | redis-py Lock | 200.0 | 200.0 | 2.00× |" in text
-    missed = [verdict.text for verdict in verdicts(found) if not verdict.holds]
-    assert missed == ["redis: pair against redis-py Lock"]
+    assert [verdict.text for verdict in verdicts(found) if not verdict.holds] == []
+    slower = results(row("holdfast", "ours", 300), row("redis-py Lock", "peer", 200))
+    missed = [verdict.text for verdict in verdicts(slower) if not verdict.holds]
+    assert missed == ["redis: uncontended pair against the best peer (redis-py Lock)"]
 
 
 def test_what_became_worse_is_reported() -> None:
@@ -155,7 +193,7 @@ def test_what_became_worse_is_reported() -> None:
     assert history.worse(slower_machine, before) == []
     [line] = history.worse(slower_we, before)
     assert "1.50× redis-py Lock, it was 3.00×" in line
-    assert line in report.tables(slower_we, [line])
+    assert line in report.targets_page(slower_we, [line])
 
 
 def test_names_choose_and_wrong_ones_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ PUBLIC = {
     "MissingDriver",
     "OutcomeUnknown", "Refused", "StoreFull", "StoreReadOnly", "TicketRefused", "Unavailable",
     "Unsupported", "UsageError", "WaiterInfo", "Want", "connect", "current_lease",
+    "guard",
 }  # fmt: skip
 
 
@@ -25,7 +26,7 @@ def test_public_names() -> None:
     """A name that comes or goes is noticed here first."""
     assert set(holdfast.__all__) >= PUBLIC
     assert list(holdfast.__all__) == sorted(holdfast.__all__)
-    assert set(aio.__all__) == {"Lease", "Leases", "Locks", "Want", "connect"}
+    assert set(aio.__all__) == {"Lease", "Leases", "Locks", "Want", "connect", "guard"}
     for module in (holdfast, aio):
         for name in module.__all__:
             assert getattr(module, name).__doc__, name

@@ -7,6 +7,7 @@ from typing import Any
 
 from holdfast.api.locks import Locks
 from holdfast.core.contract import Conflict
+from holdfast.core.records import NEVER
 from holdfast.stores.memory import MemoryStore
 
 
@@ -15,10 +16,10 @@ class SlowToRead(MemoryStore):
 
     delay_s = 0.0
 
-    def load(self, key: str) -> Any:
+    def load(self, key: str, by: Any = NEVER) -> Any:
         """Late."""
         time.sleep(self.delay_s)
-        return super().load(key)
+        return super().load(key, by)
 
 
 def test_a_slow_request_does_not_put_the_fence_ahead() -> None:

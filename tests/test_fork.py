@@ -2,81 +2,29 @@
 
 from __future__ import annotations
 
-import faulthandler
-import json
 import multiprocessing
 import os
-import signal
 import subprocess
 import sys
 import threading
-import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import holdfast
-from holdfast import ClientForked, LeaseLost
+from holdfast import LeaseLost
+from holdfast.stores.base import Store
+from holdfast.stores.memory import MemoryStore
+from holdfast.stores.null import NullStore
+from holdfast.stores.sqlite import SQLiteStore
+from tests.forking import Child, raised
 from tests.helpers import is_open, memory_locks, unique, until
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
     pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
 ]
-
-
-class Child:
-    """A forked process that runs a function, step by step with its parent."""
-
-    def __init__(self, work: Callable[[Child], Any]) -> None:
-        self._from_child, to_parent = os.pipe()
-        from_parent, self._to_child = os.pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
-            self._from_child, self._to_child = from_parent, to_parent
-            self._run(work)
-        os.close(to_parent)
-        os.close(from_parent)
-
-    def _run(self, work: Callable[[Child], Any]) -> None:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)  # whatever happens, the child ends
-        signal.alarm(20)
-        faulthandler.dump_traceback_later(15)  # and says where it was
-        try:
-            answer = {"answer": work(self)}
-        except BaseException:
-            answer = {"error": traceback.format_exc()}
-        os.write(self._to_child, json.dumps(answer).encode() + b"\n")
-        os._exit(0)
-
-    def tell(self) -> None:
-        """Let the other side go on."""
-        os.write(self._to_child, b"\n")
-
-    def listen(self) -> None:
-        """Wait for the other side."""
-        assert os.read(self._from_child, 1) == b"\n"
-
-    def answer(self) -> Any:
-        """What the function returned."""
-        with os.fdopen(self._from_child) as pipe:
-            text = pipe.read()
-        os.close(self._to_child)
-        assert os.waitpid(self.pid, 0)[1] == 0, "the child hung"
-        said = json.loads(text)
-        assert "error" not in said, said["error"]
-        return said["answer"]
-
-
-def raised(call: Callable[[], Any]) -> str:
-    """The class and the message of what a call raises."""
-    try:
-        call()
-    except Exception as exc:
-        return f"{type(exc).__name__}: {exc}"
-    return "nothing"
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -107,35 +55,213 @@ def test_child_holds_nothing(url: str) -> None:
         assert lease.held
 
 
-def test_child_is_told_to_connect_again(url: str) -> None:
-    """Every use of the parent's client in the child says what to do."""
+def test_client_works_in_the_child(url: str) -> None:
+    """Every call of the parent's client works in the child, as that of a client of its own."""
     with holdfast.connect(url) as locks:
         lease = locks.acquire("k", ttl=60)
-        ticket = lease.share()
 
         def work(_: Child) -> Any:
+            with locks.acquire("a") as first, locks.acquire_all(["b", "c"]):
+                joined = locks.join(first.share())
+                taken = locks.take(joined_or(locks.acquire("d")).hand_over())
+                held = [holder.key for holder in locks.holders()]
+                joined.release()
+                mine = taken.owner.endswith(f":{os.getpid()}")
+                locks.setup()
             return [
-                raised(call)
-                for call in (
-                    lambda: locks.acquire("other"),
-                    lambda: locks.try_acquire("other"),
-                    lambda: locks.acquire_all(["other"]),
-                    lambda: locks.join(ticket),
-                    lambda: locks.take(ticket),
-                    lambda: locks.show("k"),
-                    lambda: list(locks.list()),
-                    lambda: locks.evict("k"),
-                    lambda: locks.purge(),
-                    lambda: locks.setup(),
-                    lease.renew,
-                    lease.hand_over,
-                )
-            ]
+                sorted(held), mine, [one.key for one in locks.evict("d")], locks.show("a").free,
+                [info.key for info in locks.list()], locks.purge(),
+            ]  # fmt: skip
+
+        def joined_or(other: holdfast.Lease) -> holdfast.Lease:
+            return other
+
+        held, mine, evicted, free, left, purged = Child(work).answer()
+        of_parent = [] if url.startswith("memory:") else ["k"]
+        assert held == sorted(["a", "b", "c", "d", *of_parent])
+        assert (mine, evicted, free, left, purged) == (True, ["d"], True, of_parent, 0)
+        assert lease.release() is True
+
+
+def test_lease_of_the_parent_says_so(url: str) -> None:
+    """Whatever a child tries with it, also after it has used the client itself."""
+    with holdfast.connect(url) as locks, locks.acquire("k", ttl=60) as lease:
+
+        def work(_: Child) -> Any:
+            locks.acquire("mine").release()
+            return [raised(call) for call in (lease.renew, lease.hand_over, lease.check)]
 
         for said in Child(work).answer():
-            assert said.startswith(ClientForked.__name__), said
-            assert "connect() again" in said
-        assert lease.release() is True
+            assert said.startswith(LeaseLost.__name__), said
+            assert "it belongs to the parent process" in said
+        lease.renew()
+
+
+def test_closed_client_stays_closed(url: str) -> None:
+    """Also in a child, whichever of the two has closed it."""
+    locks = holdfast.connect(url)
+
+    def close_and_use(_: Child) -> Any:
+        locks.close()
+        return raised(lambda: locks.acquire("k"))
+
+    assert Child(close_and_use).answer().startswith("ClientClosed")
+    with locks:
+        locks.acquire("k").release()
+    assert Child(lambda _: raised(lambda: locks.acquire("k"))).answer().startswith("ClientClosed")
+
+
+def test_grandchildren(url: str) -> None:
+    """A child of a child works too, whether or not its parent has used the client."""
+    with holdfast.connect(url) as locks:
+        locks.acquire("k").release()
+
+        def grandchild(_: Child) -> Any:
+            with locks.acquire("k", timeout=20) as lease:
+                return lease.held
+
+        def unused(_: Child) -> Any:
+            return Child(grandchild).answer()
+
+        def used(_: Child) -> Any:
+            with locks.acquire("other"):
+                return Child(grandchild).answer(), locks.show("other").free
+
+        assert Child(unused).answer() is True
+        assert Child(used).answer() == [True, False]
+
+
+def test_threads_of_a_child_share_one_client(url: str) -> None:
+    """Its first calls may come at the same time."""
+    with holdfast.connect(url) as locks:
+
+        def work(_: Child) -> Any:
+            clients: list[Any] = []
+            together = threading.Barrier(4)
+
+            def use() -> None:
+                together.wait(10)
+                with locks.acquire("k", timeout=20) as lease:
+                    clients.append(id(lease._leases))
+
+            threads = [threading.Thread(target=use) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            return len(clients), len(set(clients))
+
+        assert Child(work).answer() == [4, 1]
+
+
+def test_clients_that_share_a_memory_store(tmp_path: Path) -> None:
+    """They share one in a child, too; it is empty."""
+    store = MemoryStore()
+    one, other = holdfast.Locks(store), holdfast.Locks(store)
+    one.acquire("k", ttl=60)
+
+    def work(_: Child) -> Any:
+        with one.acquire("k", timeout=0):
+            return other.try_acquire("k") is None, Child(work_again).answer()
+
+    def work_again(_: Child) -> Any:
+        with other.acquire("k", timeout=0):
+            return one.try_acquire("k") is None
+
+    assert Child(work).answer() == [True, True]
+
+
+def test_a_store_that_does_not_know_forks() -> None:
+    """Somebody's own store says what it lacks."""
+
+    class Own(NullStore):
+        for_child = Store.for_child  # type: ignore[assignment]
+
+    locks = holdfast.Locks(Own())
+    said = Child(lambda _: raised(lambda: locks.acquire("k"))).answer()
+    assert said.startswith("ClientForked: A Own cannot be used across a fork")
+    assert "for_child()" in said
+
+
+def test_fork_in_the_middle_of_an_acquire(tmp_path: Path) -> None:
+    """As by a signal handler. The call fails in the child, and undoes nothing of the parent's."""
+    pipe = os.pipe()
+
+    class Forking(SQLiteStore):
+        forked = False
+
+        def swap(self, *args: Any) -> Any:
+            outcome = super().swap(*args)
+            if not Forking.forked:
+                Forking.forked = True
+                if os.fork() == 0:
+                    os.write(pipe[1], b"child\n")
+            return outcome
+
+    process = os.getpid()
+    with holdfast.Locks(Forking(tmp_path / "locks.db")) as locks:
+        try:
+            lease = locks.acquire("k", ttl=60)
+        except BaseException as exc:
+            if os.getpid() != process:
+                os.write(pipe[1], type(exc).__name__.encode() + b"\n")
+            raise
+        finally:
+            if os.getpid() != process:
+                os.write(pipe[1], b"end\n")
+                os._exit(0)
+        os.wait()
+        assert os.read(pipe[0], 100).split() == [b"child", b"ClientForked", b"end"]
+        lease.renew()
+        assert locks.try_acquire("k") is None
+
+
+def test_a_fork_of_which_nobody_is_told(tmp_path: Path) -> None:
+    """Some servers fork without Python's hooks. A client notices by itself.
+
+    It sleeps first, until its threads do: a thread that waits for the interpreter's lock at such a
+    fork counts as a waiter in the child for ever, and there glibc blocks the next one to signal.
+    """
+    code = (
+        "import ctypes, os, time, holdfast\n"
+        f"locks = holdfast.connect('file://{tmp_path}/locks')\n"
+        "lease = locks.acquire('k', ttl=60)\n"
+        "time.sleep(0.3)\n"
+        "if ctypes.PyDLL(None).fork() == 0:\n"
+        "    assert not lease.held and lease.release() is False\n"
+        "    assert locks.try_acquire('k') is None\n"
+        "    with locks.acquire('mine') as mine:\n"
+        "        assert mine.owner.endswith(f':{os.getpid()}')\n"
+        "    print('worked', flush=True)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "lease.renew()\n"
+        "print('parent')\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert ran.stdout.split() == ["worked", "parent"], ran.stderr
+
+
+def test_a_fork_of_which_nobody_is_told_on_sqlite(tmp_path: Path) -> None:
+    """A file that was open then is refused, and the error says what to do."""
+    code = (
+        "import ctypes, os, time, holdfast\n"
+        f"locks = holdfast.connect('sqlite://{tmp_path}/locks.db')\n"
+        "locks.acquire('k').release()\n"
+        "time.sleep(0.3)\n"
+        "if ctypes.PyDLL(None).fork() == 0:\n"
+        "    try:\n"
+        "        locks.acquire('k')\n"
+        "    except holdfast.Misconfigured as why:\n"
+        "        print(why, flush=True)\n"
+        "    os._exit(0)\n"
+        "os.wait()\n"
+        "locks.acquire('k')\n"
+        "print('parent')\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert "py-call-uwsgi-fork-hooks" in ran.stdout, ran.stderr
+    assert ran.stdout.endswith("parent\n")
 
 
 def test_child_frees_nothing(url: str) -> None:
@@ -238,7 +364,7 @@ def test_fork_amid_traffic(tmp_path: Path) -> None:
 
     def work(_: Child) -> Any:
         with holdfast.connect(url) as own, own.acquire("t0", timeout=20) as lease:
-            return lease.held
+            return lease.held and not locks.show("t0").free
 
     with holdfast.connect(url) as locks:
         threads = [threading.Thread(target=traffic, args=(locks, f"t{i % 2}")) for i in range(3)]

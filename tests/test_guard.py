@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import inspect
+import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 import holdfast
 from holdfast import BadKey, BadOption, Busy, LeaseLost, Locks, UsageError, aio, current_lease
+from holdfast.api import default as default_client
 from holdfast.api.guard import OnBusy
 from tests.helpers import memory_locks, unique
 
@@ -88,6 +90,7 @@ def test_wrong_arguments(locks: Locks) -> None:
 
 def test_busy(locks: Locks, caplog: pytest.LogCaptureFixture) -> None:
     """skip gives None, raise raises `Busy`, wait waits; a wait can time out."""
+    caplog.set_level(logging.INFO, "holdfast")
     calls: list[str] = []
 
     def note(kind: str) -> Any:
@@ -318,3 +321,60 @@ def test_async_guard() -> None:
             assert (await locks.show("k")).free
 
     asyncio.run(run())
+
+
+# --- without a client ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def default(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The store of those who name none. Nobody has connected to it yet."""
+    url = f"memory://{unique()}"
+    monkeypatch.setenv("HOLDFAST_URL", url)
+    monkeypatch.setattr("holdfast.api.default._default_locks._locks", None)
+    monkeypatch.setattr("holdfast.api.default_async._default_locks._locks", None)
+    return url
+
+
+def test_without_a_client(default: str) -> None:
+    """The process connects at the first call of the first function, once."""
+    clients = []
+
+    @holdfast.guard("one:{name}", ttl=60)
+    def one(name: str) -> str:
+        clients.append(current_lease()._leases)
+        return str(current_lease().key)
+
+    @holdfast.guard("two", busy="raise")
+    def two() -> str:
+        clients.append(current_lease()._leases)
+        return one("nested")
+
+    assert default_client._default_locks._locks is None
+    assert two() == "one:nested"
+    assert clients[0] is clients[1]
+    with holdfast.connect(default) as locks, locks.acquire("two"), pytest.raises(Busy):
+        two()
+
+
+async def _guarded_without_a_client() -> str:
+    @aio.guard("k", ttl=60)
+    async def run() -> str:
+        return str(current_lease().key)
+
+    return await run()
+
+
+def test_without_a_client_on_a_loop(default: str) -> None:
+    """The same with asyncio, on one event loop after another."""
+    assert asyncio.run(_guarded_without_a_client()) == "k"
+    assert asyncio.run(_guarded_without_a_client()) == "k"
+
+
+@pytest.mark.parametrize("guard", [holdfast.guard, aio.guard])
+def test_without_a_client_mistakes_show_when_the_module_is_loaded(guard: Any) -> None:
+    """A misspelt option, or a function of the other face, needs no store to be refused."""
+    with pytest.raises(TypeError):
+        guard("k", tll=5)
+    with pytest.raises(UsageError):
+        guard("k")(_guarded_without_a_client if guard is holdfast.guard else lambda: None)

@@ -12,7 +12,7 @@ from holdfast import LeaseLost, Unavailable
 from holdfast.api.locks import Locks
 from holdfast.core.contract import Conflict
 from holdfast.core.events import StoreTrouble
-from holdfast.core.records import TOMBSTONE, Record
+from holdfast.core.records import NEVER, TOMBSTONE, Record
 from holdfast.stores.memory import MemoryStore
 from tests.helpers import faulty_locks, memory_locks, until
 
@@ -42,12 +42,11 @@ def test_what_was_seen_to_be_over_stays_over(call: str) -> None:
         assert store.load("k").version == version
 
 
-def test_a_release_that_gave_up_does_not_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_that_gave_up_does_not_start_again() -> None:
     """It was tried for as long as it should; nobody waits for as long again."""
     told: list[Any] = []
-    with faulty_locks(on_event=told.append) as (locks, store):
+    with faulty_locks(on_event=told.append, request_timeout=2) as (locks, store):
         lease = locks.acquire("k")
-        monkeypatch.setattr("holdfast.api.leases.RETRY_FOR", 100_000)
         store.plan(then="refuse")
         with pytest.raises(Unavailable):
             lease.release()
@@ -90,14 +89,14 @@ def test_interrupted_group_releases_the_rest(monkeypatch: pytest.MonkeyPatch) ->
     with memory_locks() as locks:
         for leave in ("block", "release"):
             leases = locks.acquire_all(["a", "b", "c"], ttl=60)
-            real = locks._leases.begin_release
+            real = locks._client.leases.begin_release
 
             def interrupted(hold: Any, real: Any = real) -> Any:
                 if hold.key == "b":
                     raise KeyboardInterrupt
                 return real(hold)
 
-            monkeypatch.setattr(locks._leases, "begin_release", interrupted)
+            monkeypatch.setattr(locks._client.leases, "begin_release", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 leases.__exit__(None, None, None) if leave == "block" else leases.release()
             monkeypatch.undo()
@@ -138,10 +137,10 @@ def test_purge_counts_what_it_dropped() -> None:
     class Racing(MemoryStore):
         races = False
 
-        def swap(self, key: str, version: Any, record: Any, wake: Any = ()) -> Any:
+        def swap(self, key: str, version: Any, record: Any, wake: Any = (), by: Any = NEVER) -> Any:
             if record is None and self.races:
                 return Conflict(self.load(key))
-            return super().swap(key, version, record, wake)
+            return super().swap(key, version, record, wake, by)
 
     store = Racing()
     now = store.now().latest

@@ -20,6 +20,7 @@ ASYNC_NAMES = {"__enter__": "__aenter__", "__exit__": "__aexit__"}
 # What never talks to the store is not awaited.
 NOT_AWAITED = {
     "share", "remaining", "check", "on_danger", "on_lost", "on_wanted", "guard", "count", "index",
+    "alive", "lead", "once_per",
 }  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from tests.engines.moto import Moto
 from tests.engines.postgres import PostgreSQL
 from tests.engines.redis import RedisServer
 from tests.engines.s3 import S3Server
-from tests.helpers import faulty_locks, memory_locks, unique
+from tests.helpers import faulty_locks, memory_locks, short_calls, unique
 
 PASSWORD = "s3cr3t"
 
@@ -196,10 +196,8 @@ def tokens(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return raw
 
     monkeypatch.setattr("holdfast.api.requests.urandom", draw)
-    for face in ("locks", "leases", "locks_async", "leases_async"):
-        monkeypatch.setattr(f"holdfast.api.{face}.RETRY_FOR", 200_000)
-    for driver in ("driver", "driver_async"):
-        monkeypatch.setattr(f"holdfast.runtime.{driver}.GRACE", 200_000)
+    short_calls(monkeypatch, 200_000)
+    monkeypatch.setattr("holdfast.runtime.cleaning.CLEAN_UP_FOR", 200_000)
     return drawn
 
 
@@ -225,7 +223,7 @@ def test_a_store_that_fails(kind: str, tmp_path: Path, tokens: list[str]) -> Non
     """No token and no ticket is in any frame, whatever is asked of a broken store."""
     failed = set()
     with STORES[kind](tmp_path) as (open_store, break_it), Locks(open_store()) as locks:
-        locks._requests.store_patience = 100_000
+        locks._client.requests.store_patience = 100_000
         leases = [locks.acquire(key, ttl=60) for key in ("k", "second")]
         locks.acquire("again").release()
         share, ticket = leases[0].share(release=True), locks.acquire("third").hand_over()
@@ -252,7 +250,7 @@ async def use_a_store_that_fails(kind: str, tmp_path: Path, tokens: list[str]) -
     failed = set()
     with STORES[kind](tmp_path) as (open_store, break_it):
         locks = aio.Locks(open_store())
-        locks._requests.store_patience = 100_000
+        locks._client.requests.store_patience = 100_000
         leases = [await locks.acquire(key, ttl=60) for key in ("k", "second")]
         await (await locks.acquire("again")).release()
         share, given = leases[0].share(release=True), await locks.acquire("third")

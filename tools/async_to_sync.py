@@ -47,6 +47,7 @@ NAMES = {
     "aclosing": "closing",
     "aclose": "close",
     "to_async": "to_async",  # what a blocking store calls the way to its asyncio twin
+    "native_async": "native_async",  # one of a store's facts
 }
 DOTTED = (("asyncio.Event", "threading.Event"),)
 WORDS = (

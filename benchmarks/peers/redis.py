@@ -88,7 +88,9 @@ class OnRedisAsyncio(AsyncPeer):
         self._port = place.port
 
     async def open(self) -> None:
-        self._client: Any = import_module("redis.asyncio").Redis(port=self._port)
+        self._client: Any = import_module("redis.asyncio").Redis(
+            port=self._port, max_connections=1000
+        )
 
     async def close(self) -> None:
         await self._client.aclose()

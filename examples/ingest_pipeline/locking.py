@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 import holdfast
+from holdfast.fencing import Fence
 
 
 class LockManager(Protocol):
@@ -33,13 +34,13 @@ class LeaseManager:
         lease = self._leases.pop(lock_key, None)
         return lease is not None and lease.release()
 
-    def fence(self, lock_key: str) -> int:
+    def fence(self, lock_key: str) -> Fence:
         """Its fence, right before something is written; `LeaseLost` if it is too late."""
         lease = self._leases[lock_key]
         lease.check()
-        return lease.fence
+        return Fence(lease.key, lease.fence)
 
 
-def fence_of(manager: LockManager | None, lock_key: str) -> int | None:
+def fence_of(manager: LockManager | None, lock_key: str) -> Fence | None:
     """The fence to write with, where there is one."""
     return manager.fence(lock_key) if isinstance(manager, LeaseManager) else None

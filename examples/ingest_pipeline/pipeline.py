@@ -2,7 +2,7 @@
 
 `pipeline:{dataset}` keeps two runs of a dataset apart. `consolidate:{dataset}:{year}:{month}`
 keeps a run apart from whoever else writes that month, such as a backfill; its fence goes
-with what is loaded, and the warehouse refuses one that is older than what it has.
+with what is loaded, and the warehouse refuses one that is older than what it has seen.
 """
 
 from __future__ import annotations

@@ -23,23 +23,24 @@ HERE = Path(__file__).parent
 def obtain(locks: holdfast.Locks, part: str) -> int:
     """The result of a part, computed at most once however many ask for it."""
     key = f"squares:{part}"
-    while (result := results.read(part)) is None:
-        lease = locks.try_acquire(key, note={"part": part})
-        if lease is None:
-            attach(locks, key)
-        elif results.read(part) is not None:  # finished between our look and our lock
-            lease.release()
-        else:
-            run_remote(lease, part)
+
+    def find() -> int | None:
+        result = results.read(part)
+        if result is None:
+            tell_who_is_at_it(locks, key)
+        return result
+
+    make = partial(run_remote, part=part)
+    result: int = locks.once(key, find=find, make=make, note={"part": part})
     return result
 
 
-def attach(locks: holdfast.Locks, key: str) -> None:
-    """Somebody is at it: say who, and wait for the end of it."""
+def tell_who_is_at_it(locks: holdfast.Locks, key: str) -> None:
+    """Say it if somebody else computes this."""
     for holder in locks.show(key).holders:
-        part, age = holder.note["part"], holder.age
-        say(f"{part}: at work for {age:.1f} s, started by {holder.owner}. I wait for it.")
-    locks.wait_until_free(key)
+        if holder.owner != sys.argv[1]:
+            part, age = holder.note["part"], holder.age
+            say(f"{part}: at work for {age:.1f} s, started by {holder.owner}. I wait for it.")
 
 
 def run_remote(lease: holdfast.Lease, part: str) -> None:
@@ -49,12 +50,16 @@ def run_remote(lease: holdfast.Lease, part: str) -> None:
     ticket = lease.share(release=True)
     remote = subprocess.Popen(
         command(part),
-        env={**os.environ, "HOLDFAST_TICKET": ticket, "HOLDFAST_RUN_JOIN": ticket},
+        env={
+            **os.environ,
+            "HOLDFAST_TICKET": ticket,
+            "HOLDFAST_RUN_JOIN": ticket,
+            "PYTHON": sys.executable,
+        },
         cwd=HERE.parents[1],
         start_new_session=True,  # a remote: what happens to us does not happen to it
     )
     code = remote.wait()
-    lease.release()  # if the remote did not do so
     if code:
         raise RuntimeError(f"the remote for {part} failed with {code}")
 

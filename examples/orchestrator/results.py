@@ -1,14 +1,22 @@
 """Where results go. A folder here; a bucket or a table where this is in earnest.
 
-A result is kept with the fence of the lease under which it was computed, and one with an
-older fence is refused: a worker that lost its lease and does not know it cannot do harm.
+A result is written behind a gate: one that was computed under an older lease is refused, in the
+very step that would have put it into place. So a worker that lost its lease and does not know it
+cannot do harm.
+
+    python -m examples.orchestrator.results PART RESULT      for workers in other languages
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
+
+from holdfast import fencing
+from holdfast.fencing import Fence
+from holdfast.fencing.gate import Fenced
 
 FOLDER = Path(os.environ.get("RESULTS", "."))
 
@@ -21,14 +29,9 @@ def read(part: str) -> int | None:
         return None
 
 
-def write(part: str, result: int, fence: int) -> None:
-    """Keep a result, all of it or nothing."""
-    with_fence = {"result": result, "fence": fence}
-    if _path(part).exists() and json.loads(_path(part).read_text())["fence"] > fence:
-        raise RuntimeError(f"{part} was written under a later lease")
-    draft = _path(part).with_suffix(f".{os.getpid()}")
-    draft.write_text(json.dumps(with_fence))
-    draft.replace(_path(part))
+def write(part: str, result: int, lease: Fenced) -> None:
+    """Keep a result, all of it or nothing. `StaleFence` if a later holder has written it."""
+    fencing.files.write(_path(part), json.dumps({"result": result}), lease)
 
 
 def note(line: str) -> None:
@@ -47,3 +50,7 @@ def journal() -> list[str]:
 
 def _path(part: str) -> Path:
     return FOLDER / f"{part}.json"
+
+
+if __name__ == "__main__":  # under `holdfast run`, which says in the environment what it holds
+    write(sys.argv[1], int(sys.argv[2]), Fence.from_environment())

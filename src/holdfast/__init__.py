@@ -24,12 +24,15 @@ from holdfast.errors import (
     CorruptRecord,
     ForeignStore,
     HoldfastError,
+    KeyMismatch,
     LeaseLost,
     LimitMismatch,
     Misconfigured,
     MissingDriver,
+    NothingPublished,
     OutcomeUnknown,
     Refused,
+    StaleFence,
     StoreFull,
     StoreReadOnly,
     TicketRefused,
@@ -40,13 +43,15 @@ from holdfast.errors import (
 
 if TYPE_CHECKING:
     from holdfast import aio as aio
+    from holdfast import fencing as fencing
+    from holdfast.api.default import guard
     from holdfast.api.guard import current_lease
-    from holdfast.api.info import HolderInfo, LockInfo, WaiterInfo
+    from holdfast.api.info import HolderInfo, LockInfo, PastInfo, WaiterInfo
     from holdfast.api.leases import Lease, Leases
     from holdfast.api.locks import Locks, connect
     from holdfast.api.wants import Want
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AcquireTimeout",
@@ -62,6 +67,7 @@ __all__ = [
     "ForeignStore",
     "HolderInfo",
     "HoldfastError",
+    "KeyMismatch",
     "Lease",
     "LeaseLost",
     "Leases",
@@ -70,8 +76,11 @@ __all__ = [
     "Locks",
     "Misconfigured",
     "MissingDriver",
+    "NothingPublished",
     "OutcomeUnknown",
+    "PastInfo",
     "Refused",
+    "StaleFence",
     "StoreFull",
     "StoreReadOnly",
     "TicketRefused",
@@ -82,6 +91,7 @@ __all__ = [
     "Want",
     "connect",
     "current_lease",
+    "guard",
 ]
 
 # These are imported on first use, so that `import holdfast` stays fast in programs that may never
@@ -92,18 +102,21 @@ _LATER = {
     "Leases": "api.leases",
     "LockInfo": "api.info",
     "Locks": "api.locks",
+    "PastInfo": "api.info",
     "WaiterInfo": "api.info",
     "Want": "api.wants",
     "connect": "api.locks",
     "current_lease": "api.guard",
+    "guard": "api.default",
 }
+_MODULES = ("aio", "events", "fencing")
 
 
 def __getattr__(name: str) -> object:
     from importlib import import_module
 
-    if name == "aio":  # `holdfast.aio` works without an import of its own
-        return import_module(f"{__name__}.aio")
+    if name in _MODULES:  # `holdfast.aio` works without an import of its own
+        return import_module(f"{__name__}.{name}")
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
@@ -111,4 +124,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "aio"})
+    return sorted({*globals(), *__all__, *_MODULES})

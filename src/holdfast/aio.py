@@ -7,8 +7,9 @@ async with locks.acquire("pipeline:orders", ttl=60) as lease:
     await load(fence=lease.fence)
 """
 
+from holdfast.api.default_async import guard
 from holdfast.api.leases_async import Lease, Leases
 from holdfast.api.locks_async import Locks, connect
 from holdfast.api.wants import Want
 
-__all__ = ["Lease", "Leases", "Locks", "Want", "connect"]
+__all__ = ["Lease", "Leases", "Locks", "Want", "connect", "guard"]

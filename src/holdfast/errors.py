@@ -6,7 +6,9 @@
     ├── Unavailable       surely not done: the store did not take the request; try again
     ├── Misconfigured     surely not done: the store cannot be used as it is; fix it first
     ├── OutcomeUnknown    the request left, and no answer says whether it was done
-    └── LeaseLost         the lease was yours, and no longer is
+    ├── LeaseLost         the lease was yours, and no longer is
+    ├── StaleFence        the same, said by the target of a write: it has seen a later holder
+    └── NothingPublished  once(): the maker has returned, and there is no result
 
 The docstring of a class is its default message.
 """
@@ -56,8 +58,8 @@ class BadURL(UsageError):
     """This is not a store URL that Holdfast understands."""
 
 
-class MissingDriver(UsageError):
-    """The driver of this store is not installed."""
+class MissingDriver(UsageError, ImportError):
+    """A library that this needs is not installed: the message names the extra that brings it."""
 
 
 class ClientClosed(UsageError):
@@ -65,12 +67,16 @@ class ClientClosed(UsageError):
 
 
 class ClientForked(UsageError):
-    """This client was made before a fork, and the child holds nothing of its parent's:
-    call holdfast.connect() again in the child process."""
+    """This call began, or this store was opened, before the process was forked, and the child has
+    nothing of its parent's: call holdfast.connect() in the child process."""
 
 
 class Unsupported(UsageError):
     """This store cannot do that."""
+
+
+class KeyMismatch(UsageError):
+    """What is to be written is guarded by the fences of another key."""
 
 
 # --- surely not done --------------------------------------------------------------------
@@ -84,6 +90,7 @@ class Refused(HoldfastError):
     ) -> None:
         super().__init__(message)
         self.key = key
+        self.attempt = 0  # of which attempt in `holdfast.events` this is the end
         self.holders = tuple(holders)  # who held the lock instead when the store was asked
 
 
@@ -147,3 +154,25 @@ class LeaseLost(HoldfastError):
         super().__init__(message)
         self.key = key
         self.why = why  # the reason alone, for use in another message
+
+
+class StaleFence(HoldfastError):
+    """A later holder of the lock has written here; nothing was written: stop."""
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        key: str = "",
+        fence: int = 0,
+        remembered: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.key = key
+        self.fence = fence  # the one that came
+        self.remembered = remembered  # the one that was there; None: it is not known
+
+
+class NothingPublished(HoldfastError):
+    """make() has returned, and find() finds nothing: make() must publish its result where find()
+    looks for it."""

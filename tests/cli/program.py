@@ -52,6 +52,10 @@ class Started:
         return self._out.read_text()
 
     @property
+    def out_bytes(self) -> bytes:
+        return self._out.read_bytes()
+
+    @property
     def err(self) -> str:
         return self._err.read_text()
 

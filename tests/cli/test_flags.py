@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -9,11 +10,14 @@ from pathlib import Path
 import click
 import pytest
 
+from holdfast.api.locks import connect
 from holdfast.cli import codes
 from holdfast.cli.app import COMMANDS, app
 from holdfast.cli.params import DURATION
 from tests.cli.program import Program
+from tests.engines.base import free_port
 
+OF_ALL = ("URL", "REQUEST_TIMEOUT", "STORE_PATIENCE", "VERBOSE")
 DOCS = Path(__file__).parents[2] / "docs" / "cli.md"
 
 
@@ -33,12 +37,25 @@ def options(command: click.Command) -> list[click.Option]:
 def variable(name: str, option: click.Option) -> str:
     """The environment variable of an option: that of its longest flag."""
     flag = max(option.opts, key=len).lstrip("-").replace("-", "_").upper()
-    return f"HOLDFAST_{flag}" if flag in ("URL", "VERBOSE") else f"HOLDFAST_{name.upper()}_{flag}"
+    return f"HOLDFAST_{flag}" if flag in OF_ALL else f"HOLDFAST_{name.upper()}_{flag}"
 
 
 def test_all_commands_are_there() -> None:
     """The commands of the design."""
-    names = {"run", "ls", "show", "watch", "wait", "evict", "purge", "setup", "doctor"}
+    names = {
+        "run",
+        "lead",
+        "once",
+        "ls",
+        "show",
+        "watch",
+        "wait",
+        "evict",
+        "purge",
+        "setup",
+        "doctor",
+        "ui",
+    }
     assert set(commands()) == {"", *names} == {"", *COMMANDS}
 
 
@@ -139,3 +156,27 @@ def test_imports(holdfast: Program, what: str, args: list[str], imported: str) -
         [sys.executable, "-c", script], env=holdfast.env, capture_output=True, text=True
     )
     assert done.stderr.strip() == imported
+
+
+@pytest.mark.parametrize("how", ["flag", "variable"])
+def test_how_long_a_store_may_be_away(holdfast: Program, how: str) -> None:
+    """Who waits for a lock gives up after `--store-patience`, also if it was to wait for ever."""
+    away = f"redis://127.0.0.1:{free_port()}"
+    flags = ["--store-patience", "0"] if how == "flag" else []
+    environment = {} if flags else {"HOLDFAST_STORE_PATIENCE": "0"}
+    done = holdfast("run", "k", "--url", away, *flags, "--", "true", **environment)
+    assert done.returncode == codes.STORE, done.stderr
+
+
+def test_how_long_a_store_may_take_to_answer(holdfast: Program, tmp_path: Path) -> None:
+    """Nobody waits for longer than `--request-timeout` where nobody waits for a lock."""
+    path = tmp_path / "locks.db"
+    with connect(f"sqlite://{path}"):
+        writer = sqlite3.connect(path, isolation_level=None)
+        writer.execute("BEGIN IMMEDIATE")
+        url = f"sqlite://{path}"
+        flags = ("--busy", "fail", "--request-timeout", "200ms")
+        done = holdfast("run", "k", "--url", url, *flags, "--", "true")
+        writer.close()
+    assert done.returncode == codes.STORE, done.stderr
+    assert "kept locked by others for 0." in done.stderr

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from holdfast.api.info import HolderInfo, LockInfo
-from holdfast.cli.render import ROWS, lock_lines, lock_table
+from holdfast.cli.render import ROWS, age, lock_lines, lock_table
 from holdfast.cli.watch import Watching
 from holdfast.core.records import Holder, Record, Waiter
 from holdfast.errors import Unavailable
@@ -54,7 +54,8 @@ def test_ls_on_a_terminal(holdfast: Program, width: int) -> None:
         out = Console(width=width, file=io.StringIO())
         out.print(lock_table(locks.list(), width))
     text = out.file.getvalue()  # type: ignore[attr-defined]
-    assert re.search(r"exclusive +(\d{16} +)?\d\d:\d\d:\d\d +\d+ s", text)
+    times = r"\d\d:\d\d:\d\d, for \d+ s +free in \d+ s"
+    assert re.search(rf"exclusive +(\d{{16}} +)?{times}", text)
     assert (str(lease.fence) in text) == (width == 100)
     assert max(map(len, text.splitlines())) <= width
 
@@ -285,3 +286,21 @@ def test_prefix_that_is_no_text(holdfast: Program) -> None:
     for command in ("ls", "watch", "purge"):
         done = holdfast(command, "\udcff")
         assert (done.returncode, done.stderr.count("\n")) == (64, 1)
+
+
+def test_ages(holdfast: Program) -> None:
+    """Beside each time stands for how long that is; what is left is no end of the job."""
+    with holdfast.locks() as locks, locks.acquire("k", ttl=60):
+        for page in (holdfast("ls").stdout, holdfast("show", "k").stdout):
+            assert re.search(r"\d\d:\d\d:\d\d, for \d+ s ", page), page
+            assert "If not renewed" in page
+            assert re.search(r"free in (\d+ s|1 min)", page), page
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0 s"), (59.4, "59 s"), (60, "1 min"), (3599, "59 min"), (7200, "2 h"), (200_000, "2 d")],
+)
+def test_age_in_words(seconds: float, words: str) -> None:
+    """One unit is enough."""
+    assert age(seconds) == words

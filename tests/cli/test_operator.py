@@ -8,10 +8,12 @@ import sqlite3
 from typing import Any, NoReturn
 
 import pytest
+from msgspec.structs import replace
 
+from holdfast import LeaseLost
 from holdfast.cli import codes
 from holdfast.cli.doctor import Examination
-from holdfast.core.records import LARGEST_FENCE
+from holdfast.core.records import LARGEST_FENCE, LONGEST_TTL, Waiter
 from holdfast.errors import Unavailable
 from holdfast.stores.memory import MemoryStore
 from tests.cli.program import Program
@@ -52,6 +54,25 @@ def test_evict_one_of_many(holdfast: Program) -> None:
         assert holdfast("evict", "k", "--yes", "--fence", str(one.fence)).returncode == 0
         assert [holder.fence for holder in locks.show("k").holders] == [two.fence]
         assert holdfast("evict", "k", "--yes", "--fence", "1").returncode == codes.NO
+
+
+def test_evict_waiters(holdfast: Program) -> None:
+    """--waiters empties a queue, and leaves the holder; it does not go with --fence."""
+    with holdfast.locks() as locks:
+        lease = locks.acquire("k", ttl=60)
+        store = locks._client.store
+        entry = store.load("k")
+        assert entry.now is not None
+        days = LONGEST_TTL // 2
+        ghost = Waiter("g", "ghost", "exclusive", days, 1, entry.now.latest + days, "x")
+        store.swap("k", entry.version, replace(entry.record, queue=(ghost,)))
+        assert holdfast("evict", "k", "--waiters").returncode == codes.NO  # nobody said yes
+        done = holdfast("evict", "k", "--waiters", "--yes")
+        assert (done.returncode, "evicted ghost" in done.stderr) == (0, True)
+        assert holdfast("evict", "k", "--waiters", "--yes").returncode == codes.NO
+        assert holdfast("evict", "k", "--waiters", "--fence", "1").returncode == codes.USAGE
+        lease.renew()
+        assert lease.release() is True
 
 
 def test_evict_nobody(holdfast: Program) -> None:
@@ -138,6 +159,7 @@ def test_doctor(holdfast: Program) -> None:
     assert report["facts"]["linearizable"] is True
     assert holdfast.json("ls", "--all") == []
     page = holdfast("doctor").stdout
+    assert page.startswith("This store keeps locks, and all is well.\n")
     assert "linearizable" in page
     assert "never put the file on a network file system" in page
 
@@ -155,7 +177,17 @@ def test_doctor_finds_trouble(holdfast: Program) -> None:
     """What does not work is named, with the code for store trouble."""
     done = holdfast("doctor", HOLDFAST_URL=f"sqlite://{holdfast.folder}/no/such/file.db")
     assert done.returncode == codes.STORE
+    assert done.stdout.startswith("This store cannot keep locks from here (connect failed): ")
     assert "FAILED" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [("memory://", "within one process only"), ("null://", "Locking is switched off")],
+)
+def test_doctor_says_what_a_store_is_not(holdfast: Program, url: str, words: str) -> None:
+    """The verdict comes first, in words."""
+    assert words in holdfast("doctor", HOLDFAST_URL=url).stdout.partition("\n")[0]
 
 
 def test_doctor_on_a_store_that_is_not_there(holdfast: Program) -> None:
@@ -188,3 +220,21 @@ def test_doctor_passes_nothing_that_it_could_not_try() -> None:
     """Where nothing can be written it does not say that writes are compared."""
     checks = {check.name: check.ok for check in Examination(Mute(), 1).checks()}
     assert checks == {"read": True, "write": False, "list": True, "lease": False}
+
+
+def test_the_command_line_says_it(holdfast: Program) -> None:
+    """`evict --reason` and `show` for people and for programs."""
+    with holdfast.locks() as locks:
+        lease = locks.acquire("k", owner="ann")
+        done = holdfast("evict", "k", "--yes", "--reason", "it [b]hung\x1b", "--operator", "bob")
+        assert done.returncode == 0, done.stderr
+        with pytest.raises(LeaseLost):
+            lease.renew()
+    shown = holdfast("show", "k").stdout
+    assert "ann was evicted by bob: it [b]hung\\x1b" in shown
+    (past,) = holdfast.json("show", "k")[0]["history"]
+    assert (past["what"], past["owner"], past["by"]) == ("evicted", "ann", "bob")
+    with holdfast.locks() as locks:
+        locks.acquire("k", owner="ann")
+        assert holdfast("evict", "k", "--yes").returncode == 0
+        assert "@" in locks.show("k").history[-1].by

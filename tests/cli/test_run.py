@@ -124,22 +124,36 @@ def test_command_that_is_not_there(holdfast: Program) -> None:
     assert holdfast.json("ls") == []
 
 
-@pytest.mark.parametrize("busy", ["skip", "fail"])
-def test_busy(holdfast: Program, busy: str) -> None:
-    """A lock that is taken ends it at once, with a code and a word about who has it."""
+@pytest.mark.parametrize(("busy", "code"), [("skip", codes.OK), ("fail", codes.BUSY)])
+def test_busy(holdfast: Program, busy: str, code: int) -> None:
+    """A lock that is taken ends it at once, with a code and a word about who has it. To skip is
+    what was asked for, and no failure; the notice says so."""
     with holdfast.locks() as locks, locks.acquire("k", owner="the other"):
         started = time.monotonic()
         done = holdfast("run", "k", "--busy", busy, "--", "echo", "ran")
         assert time.monotonic() - started < 5
-        assert (done.returncode, done.stdout) == (codes.BUSY, "")
+        assert (done.returncode, done.stdout) == (code, "")
         assert "'k' is held by the other" in done.stderr
+        assert ("skipped, with exit code 0" in done.stderr) is (busy == "skip")
         assert done.stderr.count("\n") == 1
+        args = ("run", "k", "--busy", busy, "--busy-code", "3", "--", "true")
+        assert holdfast(*args).returncode == 3
+
+
+def test_the_ticket_can_be_left_out(holdfast: Program) -> None:
+    """A command that is not trusted with it finds none, not even that of an outer lease."""
+    shown = ("--", "sh", "-c", "echo ${HOLDFAST_TICKET:-none} $HOLDFAST_KEY")
+    assert holdfast("run", "k", "--no-ticket", *shown, HOLDFAST_TICKET="x").stdout == "none k\n"
+    assert holdfast("run", "k", *shown, HOLDFAST_TICKET="x").stdout.split()[0] not in ("none", "x")
+    assert holdfast("lead", "k", "--no-ticket", *shown, HOLDFAST_TICKET="x").stdout == "none k\n"
+    once = ("once", "k", "--into", f"{holdfast.folder}/out.txt", "--no-ticket")
+    assert holdfast(*once, *shown, HOLDFAST_TICKET="x").stdout == "none k\n"
 
 
 def test_busy_for_cron(holdfast: Program) -> None:
     """A cron job can skip its turn without a word and without an error."""
     with holdfast.locks() as locks, locks.acquire("k"):
-        args = ("run", "k", "--busy", "skip", "--busy-code", "0", "--quiet")
+        args = ("run", "k", "--busy", "skip", "--quiet")
         done = holdfast(*args, "--", "echo", "ran")
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -167,7 +181,7 @@ def test_shared_and_counted(holdfast: Program) -> None:
     with holdfast.locks() as locks:
         with locks.acquire("r", mode="shared"):
             assert holdfast("run", "r", "--mode", "shared", "--", "true").returncode == 0
-            assert holdfast("run", "r", "--busy", "skip", "--", "true").returncode == codes.BUSY
+            assert holdfast("run", "r", "--busy", "fail", "--", "true").returncode == codes.BUSY
         with locks.acquire("c", limit=2):
             assert holdfast("run", "c", "--limit", "2", "--", "true").returncode == 0
             assert holdfast("run", "c", "--limit", "3", "--", "true").returncode == codes.USAGE

@@ -93,7 +93,7 @@ def test_spinner(holdfast: Program, shell: Screen) -> None:
     with holdfast.locks() as locks:
         with locks.acquire("nightly", owner="someone"):
             shell.type("$HF run nightly -- echo got $((40 + 2))\n")
-            shell.shows("'nightly': held by someone, for another ")
+            shell.shows("'nightly': held by someone, free in ")
             shell.shows("unless renewed, waited ")
             shell.shows("waited 1.")
         shell.shows("got 42")

@@ -23,6 +23,13 @@ def test_join_from_the_environment(holdfast: Program) -> None:
     assert len(json.loads(listed)["holders"]) == 1
 
 
+def test_an_empty_ticket_is_none(holdfast: Program) -> None:
+    """It is refused: whoever passes one on has lost it, and the command must not run by itself."""
+    done = holdfast("run", "k", "--", "echo", "never", HOLDFAST_RUN_JOIN="")
+    assert (done.returncode, done.stdout) == (codes.USAGE, "")
+    assert "HOLDFAST_RUN_JOIN is empty" in done.stderr
+
+
 def test_join_keeps_it_alive(holdfast: Program) -> None:
     """The one who joined keeps the lease when its first holder is gone, and does not free it."""
     wait = "echo ready; until [ -e go ]; do sleep 0.02; done"

@@ -27,16 +27,16 @@ class DynamoDBTarget(Target):
     _ready: ClassVar[set[str]] = set()
 
     def __init__(self, folder: Path) -> None:
-        self._endpoint = shared(self.kind).endpoint
-        if self._endpoint not in self._ready:
+        self.endpoint = shared(self.kind).endpoint
+        if self.endpoint not in self._ready:
             store = self.open()
             store.setup()
             store.close()
-            self._ready.add(self._endpoint)
+            self._ready.add(self.endpoint)
 
     def open(self) -> Store:
         return open_store(
-            session(), table=TABLE, endpoint_url=self._endpoint, clock_margin_s=0, poll_s=0.2
+            session(), table=TABLE, endpoint_url=self.endpoint, clock_margin_s=0, poll_s=0.2
         )
 
     def overwrite(self, key: str, text: str) -> None:

@@ -10,16 +10,16 @@ import pytest
 from holdfast.core.acquiring import Terms, acquire_steps
 from holdfast.core.commands import Claim, Free, Granted, Offer, Take
 from holdfast.core.contract import Applied, Conflict, Entry, Page, Swapped, exactly
-from holdfast.core.effects import Apply, Effect, Load, Scan, Steps
+from holdfast.core.effects import Amend, Apply, Effect, Load, Scan, Steps, Swap
 from holdfast.core.evicting import evict_steps
 from holdfast.core.handing_over import enter_steps, offer_steps
 from holdfast.core.holds import Attempt, Care
 from holdfast.core.listing import Purged, purge_steps
-from holdfast.core.observations import Observations
-from holdfast.core.records import SECOND, Holder, Record
-from holdfast.core.steps import CUT_OFF_WITHIN, release_steps
+from holdfast.core.observations import Observations, View
+from holdfast.core.records import EMPTY, SECOND, Holder, Record
+from holdfast.core.steps import CUT_OFF_WITHIN, apply_steps, release_steps
 from holdfast.errors import HoldfastError, Misconfigured, OutcomeUnknown, StoreReadOnly, Unavailable
-from holdfast.runtime import driver
+from holdfast.runtime import cleaning
 from tests.core.test_steps import (
     BROKEN,
     CLOCK,
@@ -92,6 +92,25 @@ def test_a_swap_that_came_too_late_is_no_longer_in_doubt(after: list[HoldfastErr
     store = Store(FREE, OutcomeUnknown("lost"), TAKEN, *after)
     with pytest.raises((Unavailable, Misconfigured)):
         play(acquire_steps(observations(), claim(), Terms(20 * SECOND, fair=False), 0), store)
+
+
+def test_an_amend_without_an_answer_stays_in_doubt() -> None:
+    """It expects no version, so that no look can show that it will never be carried out."""
+    knows = observations("amending")
+    knows.contend("k")
+    knows.read_clock(View(CLOCK, 0, 0, EMPTY, None))
+    attempt = Attempt("k", Free("t"), "beat")
+    store = Store()
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, Amend):
+            raise OutcomeUnknown("lost")
+        return store(effect)
+
+    with pytest.raises(OutcomeUnknown):
+        play(apply_steps(knows, attempt, attempt.command, 0), answer)
+    attempt.saw_version(HELD.version)
+    assert attempt.unsettled
 
 
 def test_an_answer_ends_the_doubt() -> None:
@@ -185,10 +204,35 @@ def test_a_purge_that_has_dropped_something(drops: int, dropped_before: int) -> 
 @pytest.mark.parametrize("clean_up", ["fine", "refuse"])
 def test_an_acquire_all_that_got_something(clean_up: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """When that cannot be given back, it does not say that nothing was done."""
-    monkeypatch.setattr(driver, "GRACE", SECOND // 10)
+    monkeypatch.setattr(cleaning, "CLEAN_UP_FOR", SECOND // 10)
     with faulty_locks(store_patience=0) as (locks, store):
         store.plan("fine", "fine", "refuse", then=clean_up)
         with pytest.raises(Unavailable if clean_up == "fine" else OutcomeUnknown):
             locks.acquire_all(["a", "b"])
         store.plan()
         assert locks.show("a").free is (clean_up == "fine")
+
+
+@pytest.mark.parametrize("kind", ["server", "amending"])
+def test_a_refused_swap_that_was_done_before_is_not_surely_not_done(kind: str) -> None:
+    """It was delivered twice: the second time it is refused, because the first time it was done."""
+    store = Store(FREE)
+    done: list[Entry] = []
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, Swap) and not done:
+            assert effect.record is not None
+            done.append(Entry(effect.record, 9, CLOCK))
+            return Conflict(done[0]), 0
+        if done and isinstance(effect, (Swap, Amend, Load)):
+            raise Unavailable("away")
+        return store(effect)
+
+    attempt = claim()
+    steps = apply_steps(observations(kind), attempt, attempt.command, 0)
+    if kind == "amending":
+        with pytest.raises(OutcomeUnknown):
+            play(steps, answer)
+    else:
+        assert isinstance(play(steps, answer)[0], Granted)
+    assert attempt.touched

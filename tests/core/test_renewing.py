@@ -1,18 +1,20 @@
-"""Many beats in one trip, when the store or a single record is in trouble."""
+"""Beats, many in one trip or one, when the store or a single record is in trouble."""
 
 from __future__ import annotations
 
 from random import Random
 from typing import Any
 
-from holdfast.core.commands import Granted
-from holdfast.core.contract import Conflict, Entry, Swapped, exactly
-from holdfast.core.effects import Draw, Effect, Load, Now, Swap, SwapMany
+import pytest
+
+from holdfast.core.commands import Granted, NotHeld
+from holdfast.core.contract import Applied, Conflict, Entry, Swapped, exactly
+from holdfast.core.effects import Apply, Draw, Effect, Load, Now, Swap, SwapMany
 from holdfast.core.holds import Care, Hold, hold_of
 from holdfast.core.observations import Observations, View
 from holdfast.core.records import SECOND, Holder, Record
-from holdfast.core.renewing import STORE_IS_IN_TROUBLE, renew_many_steps
-from holdfast.errors import Misconfigured, OutcomeUnknown, Unavailable
+from holdfast.core.renewing import STORE_IS_IN_TROUBLE, renew_many_steps, renew_steps
+from holdfast.errors import LeaseLost, Misconfigured, OutcomeUnknown, Unavailable
 from holdfast.testing.sim.kinds import KINDS
 from tests.play import play
 
@@ -150,3 +152,26 @@ def test_failures_that_are_not_in_a_row() -> None:
     store.troubles = {f"k{n}": Unavailable("locked") for n in (0, 2, 4)}
     results = store.renew()
     assert [result is None for result in results] == [n not in (0, 2, 4) for n in range(7)]
+
+
+@pytest.mark.parametrize("by", [5 * SECOND, 100 * SECOND])
+def test_why_it_is_lost_is_not_asked_for_longer_than_the_caller_waits(by: int) -> None:
+    """A store that runs the rules is asked once more for that, by when the renewal is due."""
+    (hold,) = Store(1).holds
+    due: list[int] = []
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, Now):
+            return SECOND
+        if isinstance(effect, Draw):
+            return "beat"
+        assert isinstance(effect, (Apply, Load))
+        due.append(effect.by)
+        if isinstance(effect, Load):
+            raise Unavailable("It took too long.")
+        return Applied(NotHeld(), 7, CLOCK), SECOND
+
+    observations = Observations(KINDS["scripted"].facts)
+    with pytest.raises(LeaseLost, match="its record is gone"):
+        play(renew_steps(observations, hold, by), answer)
+    assert due == [min(by, hold.deadline)] * 2

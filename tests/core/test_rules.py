@@ -29,8 +29,17 @@ from holdfast.core.commands import (
     Stamp,
     Take,
 )
-from holdfast.core.records import EMPTY, Holder, Record, Waiter, decode, encode
-from holdfast.core.rules import Party, decide, fits_beside, next_up
+from holdfast.core.records import (
+    EMPTY,
+    LARGEST_FENCE,
+    RANGE,
+    Holder,
+    Record,
+    Waiter,
+    decode,
+    encode,
+)
+from holdfast.core.rules import Party, decide, fits_beside, next_up, nobody
 
 TTL = 1000
 TOKENS = [f"t{i}" for i in range(6)]
@@ -140,15 +149,17 @@ def test_fences_strictly_grow(run: list[tuple[Command, int]]) -> None:
             grant = verdict.holder.token, verdict.holder.fence
             if grant not in seen:
                 assert verdict.holder.fence > last
-                assert verdict.holder.fence == lock.record.fence
+                assert verdict.holder.fence <= lock.record.fence
+                assert verdict.last in (0, lock.record.fence)
             seen.add(grant)
         last = max(last, lock.record.fence)
         assert all(holder.fence <= lock.record.fence for holder in lock.record.holders)
 
 
-@given(runs, st.integers(2, 10**15))
+@given(runs, st.integers(RANGE + 2, 10**15))
 def test_fence_grows_after_the_record_is_lost(run: list[tuple[Command, int]], gap: int) -> None:
-    """A dropped record's lock goes on above all its fences, because the clock is its floor."""
+    """A dropped record's lock goes on above all its fences a millisecond later, because the clock
+    is its floor."""
     history = played(run)
     if not history:
         return
@@ -159,14 +170,14 @@ def test_fence_grows_after_the_record_is_lost(run: list[tuple[Command, int]], ga
     assert granted.holder.fence > last
 
 
-@pytest.mark.parametrize("reached", [1000, None])
+@pytest.mark.parametrize("reached", [10_000_000, None])
 @pytest.mark.parametrize("fence", [0, 10**9])
 def test_a_fence_is_not_ahead_of_the_clock(reached: int | None, fence: int) -> None:
     """It starts at what the clock has surely shown, not at what it may show: if the record were
     lost, the next one could be smaller. Only after a larger one it is larger still."""
-    stamp = Stamp(1500, "b", True, reached)
-    floor = 1500 if reached is None else reached
-    offered = Holder("ticket", fence, "o", "exclusive", TTL, 0, 9000, "b", offered=True)
+    stamp = Stamp(15_000_000, "b", True, reached)
+    floor = 15_000_000 if reached is None else reached
+    offered = Holder("ticket", fence, "o", "exclusive", TTL, 0, 90_000_000, "b", offered=True)
     commands: list[tuple[Command, Record]] = [
         (Claim("t", "o", "exclusive", TTL), Record(fence)),
         (Take("ticket", "t", "o", TTL), Record(fence, (offered,))),
@@ -176,6 +187,37 @@ def test_a_fence_is_not_ahead_of_the_clock(reached: int | None, fence: int) -> N
         after = decide(command, before, lambda party: False, stamp).record
         assert after is not None
         assert after.fence == (fence + 1 if fence else floor)
+
+
+@pytest.mark.parametrize("clocked", [True, False])
+@pytest.mark.parametrize("left", [1, 2, RANGE, RANGE + 1, RANGE + 2])
+def test_a_range_ends_at_the_largest_fence(clocked: bool, left: int) -> None:
+    """While there is a number left, it can be granted; a range takes no more than there are."""
+    before = Record(LARGEST_FENCE - left)
+    stamp = Stamp(10_000_000, "b", clocked)
+    after = decide(Claim("t", "o", "exclusive", TTL), before, nobody, stamp).record
+    assert after is not None
+    assert after.holders[0].fence == before.fence + 1
+    whole = min(before.fence + 1 + RANGE, LARGEST_FENCE)
+    assert after.fence == (before.fence + 1 if clocked else whole)
+
+
+def test_no_grant_ends_before_it_began() -> None:
+    """Whoever notices the end may have a closer bound of the store's time than the holder had."""
+    gone = Holder("gone", 1, "o", "shared", TTL, 700, 1_700, "b")
+    offered = Holder("ticket", 2, "o", "shared", TTL, 700, 1_700, "b", offered=True)
+    commands: list[tuple[Command, Holder]] = [
+        (Claim("t", "o", "exclusive", TTL), gone),
+        (Evict((1,)), gone),
+        (Take("ticket", "t", "o", TTL), offered),
+    ]
+    for command, holder in commands:
+        for at, noticed in ((500, 700), (900, 900)):
+            stamp = Stamp(at, "b")
+            after = decide(command, Record(2, (holder,)), lambda one: one is gone, stamp).record
+            assert after is not None
+            assert after.history
+            assert [(one.since, one.at) for one in after.history] == [(700, noticed)]
 
 
 @given(runs)

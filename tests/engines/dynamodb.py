@@ -5,18 +5,16 @@ from __future__ import annotations
 import functools
 import http.client
 import shutil
-import subprocess
-from pathlib import Path
 from typing import ClassVar
 
 import boto3
 
+from tests.engines import preload
 from tests.engines.base import Engine
 from tests.engines.npm import NpmPackage
 
 # The programs that it needs beside its own, and Debian's names for what brings them.
-NEEDS = {"java": ("default-jre-headless",), "gcc": ("gcc", "libc6-dev")}
-SHIM = Path(__file__).with_name("loopback.c")
+NEEDS = {"java": ("default-jre-headless",), **preload.NEEDS}
 
 # Any credentials will do. The environment of a program that finds them there:
 CREDENTIALS = {
@@ -56,8 +54,7 @@ class DynamoDBLocal(Engine):
 
     def prepare(self) -> None:
         (self.folder / "data").mkdir()
-        compile_it = ["gcc", "-shared", "-fPIC", "-O1", "-o", self._shim, str(SHIM), "-ldl"]
-        subprocess.run(compile_it, check=True)
+        self._shim = preload.compiled("loopback", self.folder)
 
     def environment(self) -> dict[str, str]:
         return {**super().environment(), "LD_PRELOAD": self._shim}
@@ -81,10 +78,6 @@ class DynamoDBLocal(Engine):
             return False
         finally:
             line.close()
-
-    @property
-    def _shim(self) -> str:
-        return str(self.folder / "loopback.so")
 
 
 class DurableDynamoDBLocal(DynamoDBLocal):

@@ -21,6 +21,7 @@ from tests.engines.base import Engine, listens
 
 BUCKET = "locks"
 PAGE = 20
+META = "x-goog-meta-"
 
 
 class FakeGCS(Engine):
@@ -63,15 +64,15 @@ class UndatedGCS(FakeGCS):
 
 
 class _Objects:
-    """Name -> body, generation, and when it was written."""
+    """Name -> body, generation, when it was written, and its metadata."""
 
     def __init__(self) -> None:
         self.lock = Lock()
-        self.rows: dict[str, tuple[bytes, int, float]] = {}
+        self.rows: dict[str, tuple[bytes, int, float, dict[str, str]]] = {}
         self.generation = time.time_ns() // 1000
         self.how = "exact"
 
-    def put(self, name: str, body: bytes, only: str | None) -> int | None:
+    def put(self, name: str, body: bytes, only: str | None, meta: dict[str, str]) -> int | None:
         """The new generation, if the precondition is met; 0 stands for no object."""
         with self.lock:
             there = self.rows.get(name)
@@ -79,7 +80,7 @@ class _Objects:
             if not met and self.how != "careless":
                 return None
             self.generation += 1
-            self.rows[name] = body, self.generation, time.time()
+            self.rows[name] = body, self.generation, time.time(), meta
             return self.generation
 
     def page(self, prefix: str, after: str) -> tuple[list[str], bool]:
@@ -97,7 +98,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         only = self.headers.get("x-goog-if-generation-match")
-        generation = OBJECTS.put(self._name(), body, only)
+        meta = {name: text for name, text in self.headers.items() if name.startswith(META)}
+        generation = OBJECTS.put(self._name(), body, only, meta)
         if generation is None:
             self._error(412, "PreconditionFailed")
         else:
@@ -111,8 +113,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif self._name() not in OBJECTS.rows:
             self._error(404, "NoSuchKey")
         else:
-            body, generation, written = OBJECTS.rows[self._name()]
-            self._reply(200, body, self._about(generation, written))
+            body, generation, written, meta = OBJECTS.rows[self._name()]
+            self._reply(200, body, {**self._about(generation, written), **meta})
 
     do_HEAD = do_GET
 
@@ -160,7 +162,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _listed(name: str) -> str:
-    body, generation, written = OBJECTS.rows[name]
+    body, generation, written, _ = OBJECTS.rows[name]
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(written))
     return (
         f"<Contents><Key>{escape(name)}</Key><LastModified>{at}</LastModified>"

@@ -18,6 +18,7 @@ from examples.ingest_pipeline.__main__ import SAMPLE
 from examples.ingest_pipeline.config import AppConfig
 from examples.ingest_pipeline.extract import extract
 from examples.ingest_pipeline.pipeline import run_pipeline
+from holdfast.fencing import Fence
 from tests.dropin.dynamodb_lock.lab import Lab
 from tests.engines.dynamodb import DynamoDBLocal
 from tests.engines.shared import shared
@@ -151,10 +152,17 @@ def test_months_grow(config: AppConfig, tmp_path: Path) -> None:
     assert days == [22, 23, 21]
 
 
-def test_who_comes_too_late_is_refused(tmp_path: Path) -> None:
-    """By the warehouse, by its fence."""
-    rows = extract(SAMPLE)[:2]
-    assert warehouse.load(tmp_path, "orders", (2024, 9), "new.csv", rows, fence=7)
-    assert not warehouse.load(tmp_path, "orders", (2024, 9), "late.csv", rows, fence=6)
+def test_who_comes_too_late_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """By the warehouse, by its fence; also where there was no row of that month yet."""
+    rows, key = extract(SAMPLE)[:2], "consolidate:orders:2024:9"
+
+    def load(file: str, fence: int, month: int = 9) -> bool:
+        return warehouse.load(tmp_path, "orders", (2024, month), file, rows, Fence(key, fence))
+
+    assert load("new.csv", 7)
+    assert not load("late.csv", 6)
+    assert not load("late.csv", 6, month=10)
     assert warehouse.current_file(tmp_path, "orders", (2024, 9)) == "new.csv"
-    assert warehouse.load(tmp_path, "orders", (2024, 9), "newer.csv", rows, fence=8)
+    assert warehouse.current_file(tmp_path, "orders", (2024, 10)) is None
+    assert "fence 7, and this is 6" in caplog.text
+    assert load("newer.csv", 8)

@@ -157,11 +157,12 @@ def test_a_chance_is_between_nothing_and_certainty(chance: float) -> None:
         ChaosStore(MemoryStore(), lose_leases=chance)
 
 
-def test_the_documented_example_works(tmp_path: Path) -> None:
-    """The first example of the page runs as pasted."""
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_documented_example_works(tmp_path: Path, number: int) -> None:
+    """The first examples of the page run as pasted."""
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     program = tmp_path / "test_example.py"
-    program.write_text(blocks[0])
+    program.write_text(blocks[number])
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(program)],
         capture_output=True,

@@ -21,6 +21,7 @@ from holdfast.testing.sim.checks.evicting import Evicting
 from holdfast.testing.sim.checks.fences import Fences
 from holdfast.testing.sim.checks.idle import Idle
 from holdfast.testing.sim.checks.keeping import Keeping
+from holdfast.testing.sim.checks.late_writes import LateWrites
 from holdfast.testing.sim.checks.leaks import Leaks
 from holdfast.testing.sim.checks.loss import LossIsTold, LostStaysLost
 from holdfast.testing.sim.checks.overlap import Overlap
@@ -503,3 +504,39 @@ def test_every_checker_has_its_own_rule() -> None:
     """A violation names exactly one rule."""
     rules = [checker.rule for checker in CHECKERS]
     assert len(rules) == len(set(rules))
+
+
+def test_a_holder_that_sleeps_before_its_write() -> None:
+    """The resource without a gate takes its late write, the one with a gate refuses it."""
+    writes = LateWrites()
+    scene = Scene(writes)
+    sleeper = scene.believe(scene.op(), scene.holder("x", 8))
+    scene.world.look_and_write(sleeper)
+    sleeper.client.paused_until = 3 * TTL
+    scene.world.t = 2 * TTL
+    scene.world.look_and_write(scene.believe(scene.op(1), scene.holder("y", 9)))
+    scene.world.run_while(lambda: writes.unfenced.get("a") != [9, 8])
+    assert writes.fenced == {"a": [9]}
+    assert (writes.refused, writes.late_without_a_gate) == (1, 1)
+
+
+def test_late_writes_sees_a_valid_holder_refused() -> None:
+    """Somebody with a larger fence wrote before."""
+    writes = LateWrites()
+    scene = Scene(writes)
+    writes.wrote(scene.believe(scene.op(), scene.holder("x", 9)))
+    with pytest.raises(Violation, match="refused"):
+        writes.wrote(scene.believe(scene.op(1), scene.holder("y", 8)))
+
+
+def test_random_histories_have_late_writes() -> None:
+    """In some of them a holder stands still before its write: only the gate keeps it out."""
+    late = refused = 0
+    for seed in range(40):
+        writes = LateWrites()
+        world = World(Options(seed), [writes])
+        assert world.run() is None
+        late += writes.late_without_a_gate
+        refused += writes.refused
+    assert late > 0
+    assert refused >= late

@@ -70,7 +70,7 @@ class Lane:
         make: Any = Locks if self.face == "sync" else aio.Locks
         self.locks = make(store, owner="walker", ttl=TTL_S, store_patience=patience_s)
         # The client's own, so that both have the same connections.
-        self.store = store if self.face == "sync" else self.locks._driver.store_here()
+        self.store = store if self.face == "sync" else self.locks._client.driver.store_here()
         if warm:
             await self.run(self.store.load, "warm")
             lease = await self.run(self.locks.acquire, unique(), keep=False)

@@ -30,9 +30,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.api import leases, leases_async, locks, locks_async
 from holdfast.core.records import SECOND
-from holdfast.runtime import driver, driver_async
+from holdfast.runtime import cleaning
+from tests.helpers import short_calls
 from tests.stores.lane import LATE, REFUSED
 from tests.stores.operations import OPERATIONS
 from tests.stores.sites import SITES
@@ -153,10 +153,14 @@ def little_patience(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     """Nobody insists for long on a server that is gone for good."""
     if fault not in REFUSED:
         return
-    for module in (locks, locks_async, leases, leases_async):
-        monkeypatch.setattr(module, "RETRY_FOR", SECOND // 10)
-    for module in (driver, driver_async):
-        monkeypatch.setattr(module, "GRACE", SECOND // 10)
+    short_calls(monkeypatch, SECOND // 2)
+
+
+@pytest.fixture(autouse=True)
+def nothing_in_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is cleaned up later could come between two looks at what a call has done."""
+    for call in ("start", "repeat"):
+        monkeypatch.setattr(cleaning.Cleaning, call, lambda *_: None)
 
 
 def walks() -> Iterator[tuple[str, str, str]]:

@@ -71,9 +71,10 @@ class Acquiring(Coroutine[Any, Any, L]):
         except BaseException:
             self._entered = False
             raise
+        self._got._begin_block()
         return self._got
 
-    def __aexit__(self, *exc: object) -> Coroutine[Any, Any, None]:
+    def __aexit__(self, *exc: Any) -> Coroutine[Any, Any, None]:
         assert self._got is not None
         self._entered = False
         return self._got.__aexit__(*exc)

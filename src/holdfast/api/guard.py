@@ -9,7 +9,6 @@ from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, Literal, get_args
 
 from holdfast.errors import BadOption, UsageError
-from holdfast.observe.log import logger, printable
 
 OnBusy = Literal["skip", "wait", "raise"]
 OrElse = Literal["wait", "raise"]  # the function runs, or something is raised: never None
@@ -30,7 +29,7 @@ def current_lease() -> Any:
 def options_for(
     acquire: Callable[..., Any], key: str, busy: str, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Returns the options that a guard passes on to `acquire`.
+    """Returns the options that a guard passes on to `acquire`, a method of `Locks`.
 
     A misspelt option or a missing key (`@locks.guard` alone) raises here, when the module is
     loaded, and not when the function is first called."""
@@ -40,8 +39,12 @@ def options_for(
         raise BadOption(
             f"guard() takes the template of a key, as in @locks.guard('report'), not {key!r}."
         )
-    inspect.signature(acquire).bind(key, **options)
+    inspect.signature(acquire).bind(None, key, **options)
     return options if busy == "wait" else {"timeout": 0, **options}
+
+
+def nothing(*args: Any, **kwargs: Any) -> None:
+    """What a call that was skipped returns."""
 
 
 class Guarded:
@@ -68,10 +71,6 @@ class Guarded:
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return self._template.format(**bound.arguments)
-
-    def tell_skipped(self, key: str) -> None:
-        """Log that a call was skipped, because its lock is taken."""
-        logger.warning("Skipping %s: lock %s is taken", self.name, printable(key))
 
     def check_ran(self, outcome: object) -> None:
         """Raise if the function has not run yet: it would run without the lock. A decorator or an

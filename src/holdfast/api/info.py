@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Literal
 
 from msgspec import Struct
 
 from holdfast.core.contract import Interval
 from holdfast.core.listing import LockView
-from holdfast.core.records import SECOND, Holder, Micros, Mode, Note, Waiter
+from holdfast.core.records import SECOND, Happening, Holder, Micros, Mode, Note, Waiter
 from holdfast.runtime import clock
 
 
@@ -39,14 +40,29 @@ class WaiterInfo(Struct, frozen=True):
     since: datetime
 
 
+class PastInfo(Struct, frozen=True):
+    """How somebody's grant of a lock ended without being released."""
+
+    key: str
+    what: Literal["expired", "evicted", "handed over"]
+    at: datetime  # when that was noticed
+    owner: str
+    fence: int
+    since: datetime  # when it was acquired
+    by: str  # the operator who evicted it, or who took it over
+    reason: str  # the operator's
+
+
 class LockInfo(Struct, frozen=True):
-    """A lock as it was seen. `fault` is set if its record cannot be read."""
+    """A lock as it was seen. `fault` is set if its record cannot be read. `history` are the last
+    few holders that did not release it by themselves, the latest last."""
 
     key: str
     fence: int
     holders: tuple[HolderInfo, ...]
     waiters: tuple[WaiterInfo, ...]
     fault: str | None = None
+    history: tuple[PastInfo, ...] = ()
 
     @property
     def free(self) -> bool:
@@ -63,6 +79,20 @@ def lock_info(seen: LockView) -> LockInfo:
         tuple(holder_info(seen.key, holder, seen.now, waiting) for holder in seen.holders),
         tuple(waiter_info(seen.key, waiter) for waiter in seen.waiters),
         seen.fault,
+        tuple(_past_info(seen.key, happening) for happening in seen.history),
+    )
+
+
+def _past_info(key: str, past: Happening) -> PastInfo:
+    return PastInfo(
+        key,
+        past.what,
+        moment(past.at),
+        past.owner,
+        past.fence,
+        moment(past.since),
+        past.by,
+        past.why,
     )
 
 

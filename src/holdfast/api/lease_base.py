@@ -135,6 +135,10 @@ class LeaseBase(Generic[E]):
         """Raise `LeaseLost` unless the lease is surely valid now. Never asks the store."""
         self._leases.check_held(self._hold)
 
+    def alive(self) -> None:
+        """Give a sign of life. A lease with a watchdog is lost if none comes for that time."""
+        self._hold.alive = clock.monotonic()
+
     @property
     def wanted(self) -> tuple[WaiterInfo, ...]:
         """Who waits for the lock, as of the last renewal."""
@@ -155,11 +159,13 @@ class LeaseBase(Generic[E]):
         has it could also end the lease.
         """
         hold = self._hold
+        hold.shared = True  # before the check: a release that comes between must not pass it on
         self._leases.check_held(hold)
         if check_switch(release, "release"):
             self._leases.check_may_end(hold)
         hold.shared = True
-        return share_ticket(hold, release=release)
+        trace = self._leases.sinks.trace_of(hold.attempt)
+        return share_ticket(hold, release=release, trace=trace)
 
     # --- what it tells ----------------------------------------------------------------------
 

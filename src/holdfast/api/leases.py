@@ -9,23 +9,22 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.api.lease_base import LeaseBase, LeasesBase, graver
-from holdfast.api.options import Seconds
+from holdfast.api.options import OnLost, Seconds
 from holdfast.api.requests import hand_over_ticket
 from holdfast.core.events import StoreTrouble
 from holdfast.core.handing_over import offer_steps
 from holdfast.core.holds import Hold
 from holdfast.core.observations import Observations
-from holdfast.core.records import SECOND, Micros
+from holdfast.core.records import Micros
 from holdfast.core.renewing import renew_steps
 from holdfast.core.steps import release_steps
-from holdfast.errors import HoldfastError, LeaseLost
+from holdfast.errors import HoldfastError, LeaseLost, OutcomeUnknown, Unavailable
 from holdfast.observe.log import logger, printable
 from holdfast.runtime import clock
 from holdfast.runtime.driver import Driver
 from holdfast.runtime.leases_in_use import LeasesInUse
 
-# How long release, hand-over, join and take go on trying while the store is in trouble.
-RETRY_FOR: Micros = 5 * SECOND
+_SLOTS = ("_driver", "_observations")
 
 
 class Lease(LeaseBase[threading.Event]):
@@ -37,7 +36,7 @@ class Lease(LeaseBase[threading.Event]):
     callbacks come on the loop.
     """
 
-    __slots__ = ("_driver", "_observations")
+    __slots__ = _SLOTS
 
     def __init__(
         self, leases: LeasesInUse, driver: Driver, observations: Observations, hold: Hold
@@ -51,31 +50,48 @@ class Lease(LeaseBase[threading.Event]):
         leases, hold = self._leases, self._hold
         leases.check_renewable(hold)
         try:
-            self._driver.run(renew_steps(self._observations, hold))
+            self._driver.run(renew_steps(self._observations, hold, self._answers_by()))
         except LeaseLost as lost:
             leases.keeper.lose(hold, lost.why)
             raise
+        leases.renewed(hold)
 
     def release(self) -> bool:
         """Give the lock back. Returns False if nothing was left to give back. May be repeated.
 
-        Raises if the store cannot be reached for a while; the ttl then frees the lock.
+        Raises if the store does not answer within `request_timeout`. It is tried for a while longer
+        in the background, and in the end the ttl frees the lock.
         """
         leases, hold = self._leases, self._hold
         attempt = leases.begin_release(hold)
         if attempt is None:
             return False
-        now = clock.monotonic()
+        member, now = hold.member, clock.monotonic()
         try:
+            in_line = member is not None and member.cohort is not None
+            if in_line and leases.pass_on(hold, attempt, now):
+                return True
+            if hold.wanted:
+                leases.name_heir(hold, attempt)
             freed = self._driver.run(
-                release_steps(self._observations, attempt, now, now + RETRY_FOR)
+                release_steps(self._observations, attempt, now, self._answers_by())
             )
+        except (Unavailable, OutcomeUnknown):
+            self._driver.undo_later((attempt,))
+            leases.ended(hold, "abandoned")
+            raise
         except HoldfastError:
+            leases.ended(hold, "abandoned")
             raise
         except BaseException:
-            self._driver.undo((attempt,))
+            if not leases.is_passed_on(hold):
+                leases.ended(hold, "abandoned")
+                self._driver.undo((attempt,))
             raise
-        leases.finish_release(hold, freed)
+        finally:
+            if member is not None:
+                leases.next_turn(hold)
+        leases.finish_release(hold, freed, attempt.history)
         return freed
 
     def hand_over(self, *, ttl: Seconds | None = None) -> str:
@@ -87,29 +103,46 @@ class Lease(LeaseBase[threading.Event]):
         leases, hold = self._leases, self._hold
         leases.check_renewable(hold)
         leases.check_may_end(hold)
-        attempt, ticket = hand_over_ticket(hold, ttl)
+        attempt, ticket = hand_over_ticket(hold, ttl, leases.sinks.trace_of(hold.attempt))
         leases.begin_hand_over(hold)
-        until = clock.monotonic() + RETRY_FOR
         try:
-            self._driver.run(offer_steps(self._observations, attempt, until))
+            self._driver.run(offer_steps(self._observations, attempt, self._answers_by()))
         except BaseException:
+            leases.ended(hold, "abandoned")
             self._driver.undo((attempt,))
             raise
-        leases.ended(hold, "Handed over")
+        finally:
+            leases.next_turn(hold)
+        leases.handed_over(hold)
         return str(ticket)
 
     def __enter__(self) -> Lease:
         self.check()
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, exception: BaseException | None, traceback: object
+    ) -> None:
+        self._leave()
+        if exception is None and self._hold.state == "lost":
+            self.check()
+
+    def _leave(self) -> None:
+        """Release at the end of a block. Trouble of the store is told to the sinks: the work was
+        protected to its end, and only the lock stays until its ttl."""
         try:
             self.release()
         except HoldfastError as trouble:
-            # The work was protected to its end; only the lock stays until its ttl.
-            self._leases.sinks.emit(StoreTrouble(self.key, str(trouble), "release", again=False))
-        if not any(exc) and self._hold.state == "lost":
-            self.check()
+            again = isinstance(trouble, (Unavailable, OutcomeUnknown))
+            self._leases.sinks.emit(StoreTrouble(self.key, str(trouble), "release", again))
+
+    def _react_to_loss(self, on_lost: OnLost) -> None:
+        """Do what the caller of `acquire` wants at a loss."""
+        if callable(on_lost):
+            self.on_lost(on_lost)
+
+    def _answers_by(self) -> Micros:
+        return clock.monotonic() + self._driver.request_timeout
 
     # --- what it tells ----------------------------------------------------------------------
 
@@ -147,7 +180,7 @@ class Leases(LeasesBase[Lease]):
         self.check()
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, *exc: Any) -> None:
         self._each(lambda lease: lease.__exit__(*exc))
 
     def _each(self, call: Callable[[Lease], object]) -> None:

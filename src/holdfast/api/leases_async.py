@@ -8,16 +8,16 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from holdfast.api.lease_base import LeaseBase, LeasesBase, graver
-from holdfast.api.options import Seconds
+from holdfast.api.options import OnLost, Seconds
 from holdfast.api.requests import hand_over_ticket
 from holdfast.core.events import StoreTrouble
 from holdfast.core.handing_over import offer_steps
 from holdfast.core.holds import Hold
 from holdfast.core.observations import Observations
-from holdfast.core.records import SECOND, Micros
+from holdfast.core.records import Micros
 from holdfast.core.renewing import renew_steps
 from holdfast.core.steps import release_steps
-from holdfast.errors import HoldfastError, LeaseLost
+from holdfast.errors import HoldfastError, LeaseLost, OutcomeUnknown, Unavailable
 from holdfast.observe.log import logger, printable
 from holdfast.runtime import clock
 from holdfast.runtime.driver_async import Driver
@@ -26,11 +26,12 @@ from holdfast.runtime.leases_in_use import LeasesInUse
 
 if ASYNC:
     import asyncio
+
+    from holdfast.api.cancel_when_lost import CancelWhenLost, raise_lost
 else:
     import threading  # noqa: F401
 
-# How long release, hand-over, join and take go on trying while the store is in trouble.
-RETRY_FOR: Micros = 5 * SECOND
+_SLOTS = ("_driver", "_observations")
 
 
 class Lease(LeaseBase[asyncio.Event]):
@@ -42,7 +43,7 @@ class Lease(LeaseBase[asyncio.Event]):
     callbacks come on the loop.
     """
 
-    __slots__ = ("_driver", "_loop", "_observations") if ASYNC else ("_driver", "_observations")
+    __slots__ = ("_cancels", "_driver", "_loop", "_observations", "_scope") if ASYNC else _SLOTS
 
     def __init__(
         self, leases: LeasesInUse, driver: Driver, observations: Observations, hold: Hold
@@ -52,37 +53,56 @@ class Lease(LeaseBase[asyncio.Event]):
         self._observations = observations
         if ASYNC:
             self._loop = asyncio.get_running_loop()
+            self._cancels = False  # a loss cancels the task inside the lease's block
+            self._scope: CancelWhenLost | None = None
 
     async def renew(self) -> None:
         """Renew the lease now. Raises `LeaseLost` if it is gone. The keeper does this by itself."""
         leases, hold = self._leases, self._hold
         leases.check_renewable(hold)
         try:
-            await self._driver.run(renew_steps(self._observations, hold))
+            await self._driver.run(renew_steps(self._observations, hold, self._answers_by()))
         except LeaseLost as lost:
             leases.keeper.lose(hold, lost.why)
             raise
+        leases.renewed(hold)
 
     async def release(self) -> bool:
         """Give the lock back. Returns False if nothing was left to give back. May be repeated.
 
-        Raises if the store cannot be reached for a while; the ttl then frees the lock.
+        Raises if the store does not answer within `request_timeout`. It is tried for a while longer
+        in the background, and in the end the ttl frees the lock.
         """
         leases, hold = self._leases, self._hold
         attempt = leases.begin_release(hold)
         if attempt is None:
             return False
-        now = clock.monotonic()
+        member, now = hold.member, clock.monotonic()
         try:
+            in_line = member is not None and member.cohort is not None
+            if in_line and leases.pass_on(hold, attempt, now):
+                return True
+            if hold.wanted:
+                leases.name_heir(hold, attempt)
             freed = await self._driver.run(
-                release_steps(self._observations, attempt, now, now + RETRY_FOR)
+                release_steps(self._observations, attempt, now, self._answers_by())
             )
+        except (Unavailable, OutcomeUnknown):
+            self._driver.undo_later((attempt,))
+            leases.ended(hold, "abandoned")
+            raise
         except HoldfastError:
+            leases.ended(hold, "abandoned")
             raise
         except BaseException:
-            await self._driver.undo((attempt,))
+            if not leases.is_passed_on(hold):
+                leases.ended(hold, "abandoned")
+                await self._driver.undo((attempt,))
             raise
-        leases.finish_release(hold, freed)
+        finally:
+            if member is not None:
+                leases.next_turn(hold)
+        leases.finish_release(hold, freed, attempt.history)
         return freed
 
     async def hand_over(self, *, ttl: Seconds | None = None) -> str:
@@ -94,29 +114,62 @@ class Lease(LeaseBase[asyncio.Event]):
         leases, hold = self._leases, self._hold
         leases.check_renewable(hold)
         leases.check_may_end(hold)
-        attempt, ticket = hand_over_ticket(hold, ttl)
+        attempt, ticket = hand_over_ticket(hold, ttl, leases.sinks.trace_of(hold.attempt))
         leases.begin_hand_over(hold)
-        until = clock.monotonic() + RETRY_FOR
         try:
-            await self._driver.run(offer_steps(self._observations, attempt, until))
+            await self._driver.run(offer_steps(self._observations, attempt, self._answers_by()))
         except BaseException:
+            leases.ended(hold, "abandoned")
             await self._driver.undo((attempt,))
             raise
-        leases.ended(hold, "Handed over")
+        finally:
+            leases.next_turn(hold)
+        leases.handed_over(hold)
         return str(ticket)
 
     async def __aenter__(self) -> Lease:
         self.check()
+        if ASYNC:
+            self._begin_block()
         return self
 
-    async def __aexit__(self, *exc: object) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exception: BaseException | None, traceback: object
+    ) -> None:
+        if ASYNC:
+            scope, self._scope = self._scope, None
+            cancelled_here = scope is not None and scope.leave(exception)
+        await self._leave()
+        if ASYNC and cancelled_here:
+            raise_lost(self, exception)
+        if exception is None and self._hold.state == "lost":
+            self.check()
+
+    async def _leave(self) -> None:
+        """Release at the end of a block. Trouble of the store is told to the sinks: the work was
+        protected to its end, and only the lock stays until its ttl."""
         try:
             await self.release()
         except HoldfastError as trouble:
-            # The work was protected to its end; only the lock stays until its ttl.
-            self._leases.sinks.emit(StoreTrouble(self.key, str(trouble), "release", again=False))
-        if not any(exc) and self._hold.state == "lost":
-            self.check()
+            again = isinstance(trouble, (Unavailable, OutcomeUnknown))
+            self._leases.sinks.emit(StoreTrouble(self.key, str(trouble), "release", again))
+
+    def _react_to_loss(self, on_lost: OnLost) -> None:
+        """Do what the caller of `acquire` wants at a loss."""
+        if callable(on_lost):
+            self.on_lost(on_lost)
+        elif ASYNC and on_lost is not None:
+            self._cancels = True
+
+    if ASYNC:
+
+        def _begin_block(self) -> None:
+            """From now on a loss cancels the current task, if the caller of `acquire` wants it."""
+            if self._cancels:
+                self._scope = CancelWhenLost(self)
+
+    def _answers_by(self) -> Micros:
+        return clock.monotonic() + self._driver.request_timeout
 
     # --- what it tells ----------------------------------------------------------------------
 
@@ -185,9 +238,18 @@ class Leases(LeasesBase[Lease]):
 
     async def __aenter__(self) -> Leases:
         self.check()
+        if ASYNC:
+            self._begin_block()
         return self
 
-    async def __aexit__(self, *exc: object) -> None:
+    if ASYNC:
+
+        def _begin_block(self) -> None:
+            """As that of a lease, for each of them."""
+            for lease in self._leases:
+                lease._begin_block()
+
+    async def __aexit__(self, *exc: Any) -> None:
         await self._each(lambda lease: lease.__aexit__(*exc))
 
     async def _each(self, call: Callable[[Lease], Awaitable[object]]) -> None:

@@ -4,38 +4,47 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import Any, ParamSpec, TypeVar, overload
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
-from holdfast.api.guard import Guarded, OnBusy, OrElse, Within, options_for
-from holdfast.api.info import HolderInfo, LockInfo, holder_info, lock_info
-from holdfast.api.leases_async import RETRY_FOR, Lease, Leases
+from holdfast.api.client_async import FaceClient
+from holdfast.api.guard import Guarded, OnBusy, OrElse, Within, nothing, options_for
+from holdfast.api.info import (
+    HolderInfo,
+    LockInfo,
+    WaiterInfo,
+    holder_info,
+    lock_info,
+    waiter_info,
+)
+from holdfast.api.leases_async import Lease, Leases
 from holdfast.api.options import (
+    OnLost,
     Seconds,
     check_callback,
-    check_cap,
     check_fence,
+    check_on_lost,
+    check_owner,
     check_prefix,
+    check_reason,
     check_retention,
+    check_switch,
 )
-from holdfast.api.requests import Requests
-from holdfast.api.store_source import DEFAULT, StoreSource, connect_to
+from holdfast.api.patterns_async import Patterns
+from holdfast.api.store_source import DEFAULT, StoreSource, connect_in_child, connect_to
 from holdfast.api.wants import Want, check_wants
-from holdfast.core.acquiring import acquire_all_steps, acquire_steps
+from holdfast.core.acquiring import acquire_all_steps
 from holdfast.core.contract import Facts
 from holdfast.core.discreet import hidden
-from holdfast.core.effects import Steps
 from holdfast.core.events import Event
-from holdfast.core.evicting import evict_steps
+from holdfast.core.evicting import evict_steps, evict_waiters_steps
 from holdfast.core.handing_over import enter_steps
-from holdfast.core.holds import Attempt, Hold
 from holdfast.core.listing import Purged, list_steps, purge_steps, show_steps
-from holdfast.core.steps import check_undone
 from holdfast.core.wait_until_free import wait_until_free_steps
 from holdfast.errors import Busy, HoldfastError, UsageError
-from holdfast.runtime import clock
-from holdfast.runtime.client import Client
-from holdfast.runtime.driver_async import Driver
+from holdfast.observe.log import log_in_vain
+from holdfast.runtime import clock, fork_hooks
 from holdfast.runtime.flavour import ASYNC
 from holdfast.runtime.frames import without_frames
 from holdfast.stores.base import Store
@@ -53,8 +62,11 @@ def connect(
     *,
     owner: str | None = None,
     ttl: Seconds = 30.0,
-    store_patience: Seconds = 60.0,
+    request_timeout: Seconds = 5.0,
+    store_patience: Seconds | None = 60.0,
+    long_wait: Seconds | None = 10.0,
     beats_per_second: float | None = None,
+    pass_on: bool = True,
     on_event: Callable[[Event], None] | None = None,
     sinks: Iterable[Callable[[Event], None]] = (),
     **store_options: Any,
@@ -65,67 +77,85 @@ def connect(
                       user on this machine. None switches locking off.
     owner             the name that others see as the holder; by default host and process id
     ttl               the default ttl: how long a lease outlives a holder that died
-    store_patience    how long a waiting call goes on trying while the store is in trouble
+    request_timeout   how long the store may take to answer; a call that does not wait for a lock
+                      (`try_acquire`, `show`, `release`, …) raises after that time
+    store_patience    how long a call that waits for a lock goes on trying while the store is in
+                      trouble; None: for ever, or until its own timeout is over
+    long_wait         a wait for a lock that lasts longer than this is told in the log; None: never
     beats_per_second  a cap on renewals, for stores that charge for them
-    on_event          a function that is called with every event, in the thread in which it
-                      happens; the keeper waits for it, so it should return soon
-    sinks             more such functions
+    sinks             functions that are called with every event (`holdfast.events`), each in a
+                      thread of its own: one that is slow or fails harms nothing
+    pass_on           threads and tasks of this client that want the same lock wait in line in the
+                      process, and a lock that is released goes to the next of them without a
+                      request; False: each of them waits at the store
+    on_event          a function that is called with every event at once, in the thread in which
+                      it happens; everybody waits for it, the keeper too, so it must return soon
     """
     url, store_options = hidden(url), hidden_options(store_options)
     make = functools.partial(
         Locks,
         owner=owner,
         ttl=ttl,
+        request_timeout=request_timeout,
         store_patience=store_patience,
+        long_wait=long_wait,
         beats_per_second=beats_per_second,
+        pass_on=pass_on,
         on_event=on_event,
         sinks=sinks,
     )
     return connect_to(url, store_options, make)
 
 
-class Locks:
+class Locks(Patterns):
     """The locks of one store."""
 
     def __init__(
         self, store: Store, *, owner: str | None = None, ttl: Seconds = 30.0,
-        store_patience: Seconds = 60.0, beats_per_second: float | None = None,
+        request_timeout: Seconds = 5.0, store_patience: Seconds | None = 60.0,
+        long_wait: Seconds | None = 10.0, beats_per_second: float | None = None,
+        pass_on: bool = True,
         on_event: Callable[[Event], None] | None = None,
         sinks: Iterable[Callable[[Event], None]] = (),
     ) -> None:  # fmt: skip
-        listeners = [*sinks] if on_event is None else [on_event, *sinks]
-        for listener in listeners:
-            check_callback(listener, "on_event" if listener is on_event else "sinks")
-        self._client = Client(store, listeners, check_cap(beats_per_second))
-        self._leases = self._client.leases
-        self._observations = self._client.observations
-        self._requests = Requests(
-            store.facts,
-            self._client.check_usable,
+        told_at_once = [] if on_event is None else [check_callback(on_event, "on_event")]
+        told = [check_callback(sink, "sinks") for sink in sinks]
+        self._make_client = functools.partial(
+            FaceClient,
             owner=owner,
             ttl=ttl,
+            request_timeout=request_timeout,
             store_patience=store_patience,
+            long_wait=long_wait,
+            beats_per_second=beats_per_second,
+            pass_on=pass_on,
+            inline=told_at_once,
+            sinks=told,
         )
-        if ASYNC:
-            served_by = store.to_async()
-        else:
-            served_by = store
-        self._driver = Driver(
-            served_by,
-            self._observations,
-            self._client.sinks.emit,
-            self._keep,
-            self._client.check_usable,
-        )
+        self._client = self._make_client(store)
 
     def __repr__(self) -> str:
         name = "aio.Locks" if ASYNC else "Locks"
-        return f"<{name} on {self.facts.name} as {self._requests.owner!r}>"
+        return f"<{name} on {self.facts.name} as {self._client.requests.owner!r}>"
 
     @property
     def facts(self) -> Facts:
         """What the store guarantees and what it does not."""
         return self._client.facts
+
+    def _here(self) -> FaceClient:
+        """Returns the client of this process. A forked child makes its own at first use. A call
+        asks once, when it begins: it must not end in a child what the parent began."""
+        client = self._client
+        return client if client.process == os.getpid() else self._in_child()
+
+    def _in_child(self) -> FaceClient:
+        with fork_hooks.one_at_a_time():
+            client = self._client
+            if client.process != os.getpid() and not client.closed:
+                client.abandon()
+                self._client = client = connect_in_child(client.store, self._make_client)
+            return client
 
     # --- acquire ----------------------------------------------------------------------------
 
@@ -142,37 +172,49 @@ class Locks:
         note: dict[str, Any] | None = None,
         keep: bool = True,
         max_hold: Seconds | None = None,
+        on_lost: OnLost = None,
     ) -> Acquiring[Lease]:
         """Get the lock, and wait for it if need be. Await it, or use it in `async with`.
 
         ttl       how long the lease outlives this process; it is renewed while the process lives
-        timeout   how long to wait (None: as long as it takes) before `AcquireTimeout`
+        timeout   how long to wait (None: until it is free) before `AcquireTimeout`
         mode      `exclusive`, or `shared` with other shared leases
         limit     instead of a mode: how many holders there may be at once
-        fair      queue at once (True), after 1.5 s (None; on Redis at once) or never (False)
+        fair      queue at once (True) or never (False); None: at once, but on DynamoDB and in
+                  object stores after 1.5 s
         owner     the name that others see as the holder
         note      a small dict for people and programs that look at the lock
         keep      renew in the background; if False, the lease runs out after its ttl
         max_hold  stop renewing after this time
+        on_lost   a function that is called with the lease when it is lost; in asyncio also
+                  `"cancel"`: the task inside the block is cancelled, and the end of the block
+                  raises `LeaseLost`
         """
         if ASYNC:
             return Acquiring(
                 functools.partial(
-                    self._acquire, key, ttl, timeout, mode, limit, fair, owner, note, keep, max_hold
+                    self._acquire, key, ttl, timeout, mode, limit, fair, owner, note, keep,
+                    max_hold, on_lost,
                 )
-            )
+            )  # fmt: skip
         else:
-            return self._acquire(key, ttl, timeout, mode, limit, fair, owner, note, keep, max_hold)
+            return self._acquire(
+                key, ttl, timeout, mode, limit, fair, owner, note, keep, max_hold, on_lost
+            )
 
     async def _acquire(
         self, key: str, ttl: Seconds | None, timeout: Seconds | None, mode: str | None,
         limit: int | None, fair: bool | None, owner: str | None, note: dict[str, Any] | None,
-        keep: bool, max_hold: Seconds | None,
+        keep: bool, max_hold: Seconds | None, on_lost: OnLost = None,
     ) -> Lease:  # fmt: skip
-        terms = self._requests.terms(timeout, fair, keep, max_hold)
-        attempt = self._requests.claim(key, ttl, mode, limit, owner, note, terms)
-        steps = acquire_steps(self._observations, attempt, terms, clock.monotonic())
-        return await self._enter(attempt, steps, "Acquired")
+        here = self._here()
+        check_on_lost(on_lost, "cancel" if ASYNC else None)
+        terms = here.requests.terms(timeout, fair, keep, max_hold)
+        attempt = here.requests.claim(key, ttl, mode, limit, owner, note, terms)
+        lease = await here.acquire(attempt, terms)
+        if on_lost is not None:
+            lease._react_to_loss(on_lost)
+        return lease
 
     async def try_acquire(
         self, key: str, *, ttl: Seconds | None = None, mode: str | None = None,
@@ -182,13 +224,15 @@ class Locks:
         """Get the lock if it is free now. Returns None if it is not. Never waits."""
         try:
             return await self._acquire(key, ttl, 0, mode, limit, None, owner, note, keep, max_hold)
-        except Busy:
+        except Busy as taken:
+            log_in_vain(key, taken)
             return None
 
     def acquire_all(
         self, wants: Iterable[str | Want], *, ttl: Seconds | None = None,
         timeout: Seconds | None = None, fair: bool | None = None, owner: str | None = None,
         note: dict[str, Any] | None = None, keep: bool = True, max_hold: Seconds | None = None,
+        on_lost: OnLost = None,
     ) -> Acquiring[Leases]:  # fmt: skip
         """Get several locks, all or none. `wants` are keys, or `Want`s with a mode of their own.
 
@@ -198,75 +242,61 @@ class Locks:
         if ASYNC:
             return Acquiring(
                 functools.partial(
-                    self._acquire_all, wants, ttl, timeout, fair, owner, note, keep, max_hold
+                    self._acquire_all, wants, ttl, timeout, fair, owner, note, keep, max_hold,
+                    on_lost,
                 )
-            )
+            )  # fmt: skip
         else:
-            return self._acquire_all(wants, ttl, timeout, fair, owner, note, keep, max_hold)
+            return self._acquire_all(
+                wants, ttl, timeout, fair, owner, note, keep, max_hold, on_lost
+            )
 
     async def _acquire_all(
         self, wants: Iterable[str | Want], ttl: Seconds | None, timeout: Seconds | None,
         fair: bool | None, owner: str | None, note: dict[str, Any] | None, keep: bool,
-        max_hold: Seconds | None,
+        max_hold: Seconds | None, on_lost: OnLost,
     ) -> Leases:  # fmt: skip
-        terms = self._requests.terms(timeout, fair, keep, max_hold)
+        here = self._here()
+        check_on_lost(on_lost, "cancel" if ASYNC else None)
+        terms = here.requests.terms(timeout, fair, keep, max_hold)
         attempts = [
-            self._requests.claim(want.key, ttl, want.mode, want.limit, owner, note, terms)
+            here.requests.claim(want.key, ttl, want.mode, want.limit, owner, note, terms)
             for want in check_wants(wants)
         ]
+        now = clock.monotonic()
         for attempt in attempts:
-            self._leases.started(attempt)
+            here.leases.started(attempt, now)
         try:
-            await self._driver.run(acquire_all_steps(self._observations, attempts, terms))
-            return Leases([self._leases.kept(attempt) for attempt in attempts])
+            await here.driver.run(acquire_all_steps(here.observations, attempts, terms))
+            leases = Leases([here.leases.kept(attempt) for attempt in attempts])
+            for lease in leases:
+                lease._react_to_loss(on_lost)
+            return leases
         except BaseException as why:
-            self._leases.disown(attempts)
-            await self._undo(attempts, why)
+            await here.undo(attempts, why, here.leases.disown(attempts))
             raise
 
     async def join(
         self, ticket: str, *, keep: bool = True, max_hold: Seconds | None = None
     ) -> Lease:
         """Keep a lease alive together with the party that made the ticket with `share()`."""
+        here = self._here()
         ticket = hidden(ticket)
-        attempt, care = self._requests.join(ticket, keep, max_hold)
-        until = clock.monotonic() + RETRY_FOR
-        steps = enter_steps(self._observations, attempt, care, until)
-        return await self._enter(attempt, steps, "Joined")
+        attempt, care, fence = here.requests.join(ticket, keep, max_hold)
+        steps = enter_steps(here.observations, attempt, care, here.requests.answers_by(), fence)
+        return await here.enter(attempt, steps, "joined")
 
     async def take(
         self, ticket: str, *, ttl: Seconds | None = None, owner: str | None = None,
         note: dict[str, Any] | None = None, keep: bool = True, max_hold: Seconds | None = None,
     ) -> Lease:  # fmt: skip
         """Become the holder of a lease that was handed over, with a new fence."""
+        here = self._here()
         ticket = hidden(ticket)
-        attempt = self._requests.take(ticket, owner, ttl, note)
-        care = self._requests.care(keep, max_hold)
-        until = clock.monotonic() + RETRY_FOR
-        steps = enter_steps(self._observations, attempt, care, until)
-        return await self._enter(attempt, steps, "Took over")
-
-    async def _enter(self, attempt: Attempt, steps: Steps[Hold], how: str) -> Lease:
-        self._leases.started(attempt)
-        try:
-            hold = await self._driver.run(steps)
-            lease = Lease(self._leases, self._driver, self._observations, hold)
-            self._leases.adopt(lease, how, attempt.number)
-            return lease
-        except BaseException as why:
-            await self._undo((attempt,), why)
-            raise
-
-    async def _undo(self, attempts: Sequence[Attempt], why: BaseException) -> None:
-        try:
-            await self._driver.undo(attempts)
-        finally:
-            self._leases.gave_up(attempts, why)
-        check_undone(attempts, why)
-
-    def _keep(self, hold: Hold) -> None:
-        """Look after one lease of an acquire_all that is still going on."""
-        self._leases.keep(Lease(self._leases, self._driver, self._observations, hold))
+        attempt = here.requests.take(ticket, owner, ttl, note)
+        care = here.requests.care(keep, max_hold)
+        steps = enter_steps(here.observations, attempt, care, here.requests.answers_by())
+        return await here.enter(attempt, steps, "taken")
 
     @overload
     def guard(
@@ -282,38 +312,16 @@ class Locks:
         If the lock is taken, `busy` decides: `skip` returns None and `raise` raises `Busy`, at
         once or after `timeout`; `wait` waits. Other options are those of `acquire`.
         """
-        passed_on = options_for(self.acquire, key, busy, options)
-
-        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-            guarded = Guarded(function, key, busy)
-            _check_flavour(function)
-
-            @functools.wraps(function)
-            async def run(*args: Any, **kwargs: Any) -> Any:
-                name = guarded.key(args, kwargs)
-                try:
-                    lease = await self.acquire(name, **passed_on)
-                except Busy:
-                    if busy != "skip":
-                        raise
-                    guarded.tell_skipped(name)
-                    return None
-                async with lease:
-                    with Within(lease):
-                        outcome = await function(*args, **kwargs)
-                        guarded.check_ran(outcome)
-                        return outcome
-
-            return run
-
-        return decorate
+        return guard_with(lambda: self, key, busy, options)
 
     # --- look, evict, purge -----------------------------------------------------------------
 
     async def show(self, key: str) -> LockInfo:
         """Returns who holds a lock and who waits for it."""
-        key = self._requests.key(key)
-        return lock_info(await self._driver.run(show_steps(self._observations, key)))
+        here = self._here()
+        key = here.requests.key(key)
+        steps = show_steps(here.observations, key, here.requests.answers_by())
+        return lock_info(await here.driver.run(steps))
 
     async def wait_until_free(self, key: str, timeout: Seconds | None = None) -> LockInfo:
         """Wait until nobody holds a lock, without acquiring it. Returns the lock as it was seen.
@@ -322,17 +330,23 @@ class Locks:
         timeout of 0 it looks once and raises `Busy`. `show()` tells the holder's owner, note and
         age meanwhile. By the time this returns, somebody else may hold the lock again.
         """
-        wait = self._requests.wait(key, timeout)
-        return lock_info(await self._driver.run(wait_until_free_steps(self._observations, wait)))
+        here = self._here()
+        wait = here.requests.wait(key, timeout)
+        try:
+            return lock_info(await here.driver.run(wait_until_free_steps(here.observations, wait)))
+        except Busy as why:
+            here.explain(why)
+            raise
 
     async def list(self, prefix: str = "", *, free: bool = False) -> AsyncIterator[LockInfo]:
         """Yields the locks whose keys start with a prefix, page by page. With `free=True` also
         those that nobody holds or waits for."""
+        here = self._here()
         prefix = check_prefix(prefix)
         cursor = None
         while True:
-            self._client.check_usable()
-            page = await self._driver.run(list_steps(self._observations, prefix, cursor))
+            here.check_usable()
+            page = await here.driver.run(list_steps(here.observations, prefix, cursor))
             for seen in page.locks:
                 info = lock_info(seen)
                 if free or info.waiters or not info.free:
@@ -347,28 +361,59 @@ class Locks:
             for holder in info.holders:
                 yield holder
 
-    async def evict(self, key: str, *, fence: int | None = None) -> tuple[HolderInfo, ...]:
+    @overload
+    async def evict(
+        self, key: str, *, fence: int | None = None, reason: str = "",
+        operator: str | None = None, waiters: Literal[False] = False,
+    ) -> tuple[HolderInfo, ...]: ...  # fmt: skip
+    @overload
+    async def evict(
+        self, key: str, *, reason: str = "", operator: str | None = None, waiters: Literal[True],
+    ) -> tuple[WaiterInfo, ...]: ...  # fmt: skip
+    async def evict(
+        self, key: str, *, fence: int | None = None, reason: str = "",
+        operator: str | None = None, waiters: bool = False,
+    ) -> tuple[HolderInfo, ...] | tuple[WaiterInfo, ...]:  # fmt: skip
         """Evict the current holders, or only the one with `fence`. Returns those evicted.
 
-        They learn of it at their next renewal; until then only the fence tells them apart.
+        They learn of it at their next renewal, with the reason and the operator (by default the
+        owner of this client); until then only the fence tells them apart.
+
+        With `waiters=True`, remove the places of those who wait instead, and no holder: for a queue
+        that is stuck. Whoever is alive and goes on waiting takes a new place at its end.
         """
-        key = self._requests.key(key)
+        here = self._here()
+        key = here.requests.key(key)
         check_fence(fence)
-        until = clock.monotonic() + RETRY_FOR
-        steps = evict_steps(self._observations, key, fence, until)
-        evicted = await self._driver.run(steps)
-        self._leases.evicted(key, evicted.holders)
+        if check_switch(waiters, "waiters"):
+            return await self._evict_waiters(here, key, reason, operator)
+        by = here.requests.owner if operator is None else check_owner(operator, "operator")
+        why = check_reason(reason)
+        until = here.requests.answers_by()
+        evicted = await here.driver.run(evict_steps(here.observations, key, fence, until, by, why))
+        here.leases.evicted(key, evicted.holders, by, why)
         return tuple(holder_info(key, holder, None, 0) for holder in evicted.holders)
+
+    async def _evict_waiters(
+        self, here: FaceClient, key: str, reason: str, operator: str | None
+    ) -> tuple[WaiterInfo, ...]:
+        by = here.requests.owner if operator is None else check_owner(operator, "operator")
+        why, until = check_reason(reason), here.requests.answers_by()
+        steps = evict_waiters_steps(here.observations, key, until, by, why)
+        evicted = await here.driver.run(steps)
+        here.leases.evicted(key, evicted, by, why)
+        return tuple(waiter_info(key, waiter) for waiter in evicted)
 
     async def purge(self, prefix: str = "", *, older_than: Seconds = 24 * 3600.0) -> int:
         """Drop the records of locks that nobody has used for a while. Returns how many."""
+        here = self._here()
         prefix = check_prefix(prefix)
         retention = check_retention(older_than)
         page = Purged(0, None)
         while True:
-            self._client.check_usable()
-            steps = purge_steps(self._observations, prefix, page, retention)
-            page = await self._driver.run(steps)
+            here.check_usable()
+            steps = purge_steps(here.observations, prefix, page, retention)
+            page = await here.driver.run(steps)
             if page.cursor is None:
                 return page.dropped
 
@@ -376,12 +421,13 @@ class Locks:
 
     async def setup(self) -> None:
         """Create what the store needs. May be repeated."""
-        self._client.check_usable()
+        here = self._here()
+        here.check_usable()
         try:
             if ASYNC:
-                await self._driver.store_here().setup()
+                await here.driver.store_here().setup()
             else:
-                self._client.store.setup()
+                here.store.setup()
         except HoldfastError as trouble:
             without_frames(trouble)
             raise
@@ -390,13 +436,15 @@ class Locks:
         """Close the client. Leases that are still held end for this client and are given back, as
         far as that takes less than two seconds. Leases that were shared, joined or acquired with
         `keep=False` stay until their ttl is over."""
-        if not self._client.usable:
+        client = self._client  # of the parent, in a child that has not used it: nothing is open
+        if not client.usable:
+            client.close()
             return
         if ASYNC:
-            store = self._driver.store_here(to_close=True)
+            store = client.driver.store_here(to_close=True)
         else:
-            store = self._client.store
-        giving_back = self._client.close()
+            store = client.store
+        giving_back = client.close()
         if giving_back is not None:
             await giving_back.wait_async()
             await store.close()
@@ -406,6 +454,41 @@ class Locks:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
+
+
+def guard_with(
+    locks: Callable[[], Locks], key: str, busy: OnBusy, options: dict[str, Any],
+    instead: Callable[..., Any] = nothing,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # fmt: skip
+    """Returns the decorator behind `guard`. It asks for the locks at each call. A call that is
+    skipped returns what `instead` makes of its arguments."""
+    passed_on = options_for(Locks.acquire, key, busy, options)
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        guarded = Guarded(function, key, busy)
+        _check_flavour(function)
+
+        @functools.wraps(function)
+        async def run(*args: Any, **kwargs: Any) -> Any:
+            name = guarded.key(args, kwargs)
+            try:
+                lease = await locks().acquire(name, **passed_on)
+            except Busy as taken:
+                if busy != "skip":
+                    raise
+                here = locks()._client
+                owner = options.get("owner") or here.requests.owner
+                here.leases.skipped(name, owner, guarded.name, taken)
+                return instead(*args, **kwargs)
+            async with lease:
+                with Within(lease):
+                    outcome = await function(*args, **kwargs)
+                    guarded.check_ran(outcome)
+                    return outcome
+
+        return run
+
+    return decorate
 
 
 def _check_flavour(function: Callable[..., Any]) -> None:

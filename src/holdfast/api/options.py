@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any, TypeAlias, cast, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
 from holdfast.core.listing import SHORTEST_RETENTION
-from holdfast.core.records import SECOND, Micros, Mode, Note
+from holdfast.core.records import LONGEST_TTL, SECOND, Micros, Mode, Note
 from holdfast.errors import BadKey, BadOption
 
 Seconds: TypeAlias = float | timedelta
+# What happens at a loss: a function is called with the lease, or the block's task is cancelled.
+OnLost: TypeAlias = Callable[[Any], Any] | Literal["cancel"] | None
 
 SHORTEST_TTL_S = 0.05
-LONGEST_TTL_S = 30 * 24 * 3600.0
+LONGEST_TTL_S = LONGEST_TTL / SECOND
+SHORTEST_REQUEST_S = 0.01
 LONGEST_TEXT = 256
 LONGEST_NOTE = 4096
 # MariaDB takes JSON that is 32 levels deep, and a note lies three levels deep in its record.
@@ -68,6 +72,18 @@ def check_cap(beats_per_second: Any) -> float | None:
     return float(beats_per_second)
 
 
+def check_on_lost(on_lost: Any, word: str | None) -> None:
+    """Raise unless `acquire(on_lost=…)` can do this: call a function, or do what `word` says."""
+    if on_lost is None or callable(on_lost) or (word is not None and on_lost == word):
+        return
+    if on_lost == "cancel":
+        raise BadOption(
+            'on_lost="cancel" is for asyncio, because a thread cannot be cancelled: pass a '
+            "function, or look at lease.lost or call lease.check() in the block."
+        )
+    raise BadOption(f'on_lost is a function, or "cancel" in asyncio, not {on_lost!r}.')
+
+
 def is_plain(value: Any) -> bool:
     """Whether this is an int or a float itself, not a subclass such as bool."""
     return type(value) in _PLAIN_NUMBERS
@@ -100,6 +116,22 @@ def check_ttl(ttl: Any) -> Micros:
             f"outlives a holder that died; while the holder lives, it is renewed."
         )
     return value
+
+
+def check_request_timeout(request_timeout: Any) -> Micros:
+    """How long a request to the store may take."""
+    value = micros(request_timeout, "request_timeout")
+    if value < SHORTEST_REQUEST_S * SECOND:
+        raise BadOption(
+            f"request_timeout is at least {SHORTEST_REQUEST_S:g} s, not {request_timeout!r}: no "
+            f"store could answer sooner."
+        )
+    return value
+
+
+def check_patience(store_patience: Any) -> Micros | None:
+    """How long a waiting call goes on while the store is in trouble; None: for ever."""
+    return None if store_patience is None else micros(store_patience, "store_patience")
 
 
 def check_retention(older_than: Any) -> Micros:
@@ -152,21 +184,34 @@ def check_fence(fence: Any) -> int | None:
     return fence
 
 
-def check_callback(callback: Any, name: str) -> None:
+def check_callback(callback: Any, name: str) -> Callable[..., Any]:
     """A function that can be called later."""
     if not callable(callback):
         raise BadOption(f"{name} takes a function, not {callback!r}.")
+    checked: Callable[..., Any] = callback
+    return checked
 
 
-def check_owner(owner: Any) -> str:
-    """The name of an owner."""
+def check_owner(owner: Any, name: str = "owner") -> str:
+    """The name of an owner, or of an operator."""
     if not isinstance(owner, str) or not owner or len(owner) > LONGEST_TEXT:
-        raise BadOption(f"owner is a name of 1 to {LONGEST_TEXT} characters.")
+        raise BadOption(f"{name} is a name of 1 to {LONGEST_TEXT} characters.")
+    return _encodable(owner, name)
+
+
+def check_reason(reason: Any) -> str:
+    """The reason of an eviction. It may be empty."""
+    if not isinstance(reason, str) or len(reason) > LONGEST_TEXT:
+        raise BadOption(f"reason is text of at most {LONGEST_TEXT} characters.")
+    return _encodable(reason, "reason")
+
+
+def _encodable(text: str, name: str) -> str:
     try:
-        owner.encode()
+        text.encode()
     except UnicodeEncodeError:
-        raise BadOption("owner must be text that UTF-8 can hold.") from None
-    return plain_text(owner)
+        raise BadOption(f"{name} must be text that UTF-8 can hold.") from None
+    return plain_text(text)
 
 
 def check_note(note: Any) -> Note:

@@ -39,17 +39,23 @@ class Requests:
         *,
         owner: str | None,
         ttl: Seconds,
-        store_patience: Seconds,
+        store_patience: Seconds | None,
+        request_timeout: Seconds,
+        long_wait: Seconds | None,
     ) -> None:
         self._facts = facts
         self._max_key_bytes = facts.max_key_bytes
         self._check_usable = check_usable
         self.owner = options.default_owner() if owner is None else options.check_owner(owner)
         self.ttl = options.check_ttl(ttl)
-        self.store_patience: Micros = options.micros(store_patience, "store_patience")
+        self.store_patience = options.check_patience(store_patience)
+        self.request_timeout = options.check_request_timeout(request_timeout)
+        self.long_wait = None if long_wait is None else options.micros(long_wait, "long_wait")
         # Most calls share one of these.
-        self._waits = Terms(store_patience=self.store_patience)
-        self._tries = Terms(0, store_patience=self.store_patience)
+        self._waits = Terms(
+            None, None, self.store_patience, Care(), self.request_timeout, self.long_wait
+        )
+        self._tries = replace(self._waits, timeout=0)
 
     def key(self, key: str) -> str:
         """Returns a checked key."""
@@ -97,13 +103,27 @@ class Requests:
             options.check_fair(fair),
             self.store_patience,
             self.care(keep, max_hold),
+            self.request_timeout,
+            self.long_wait,
         )
+
+    def answers_by(self) -> Micros:
+        """Returns by when a call that begins now, and does not wait for a lock, must be back."""
+        return clock.monotonic() + self.request_timeout
 
     def care(self, keep: bool, max_hold: Seconds | None) -> Care:
         """Returns how a lease is to be looked after."""
         options.check_switch(keep, "keep")
         bound = None if max_hold is None else options.micros(max_hold, "max_hold")
         return Care(keep, bound)
+
+    def leading_terms(self, watchdog: Seconds | None) -> Terms:
+        """Returns how a candidate for leadership waits and how its lease is looked after. It takes
+        its place in the queue at once, so that leaders follow each other in order."""
+        bound = None if watchdog is None else options.micros(watchdog, "watchdog")
+        # Not to lead is no wait to worry about.
+        care = Care(watchdog=bound)
+        return Terms(None, True, self.store_patience, care, self.request_timeout, long_wait=None)
 
     def wait(self, key: str, timeout: Seconds | None) -> BoundedWait:
         """Returns a wait for a lock that is not claimed."""
@@ -113,13 +133,18 @@ class Requests:
             None if timeout is None else options.micros(timeout, "timeout"),
             self.store_patience,
             clock.monotonic(),
+            request_timeout=self.request_timeout,
+            long_wait=self.long_wait,
         )
 
-    def join(self, ticket: str, keep: bool, max_hold: Seconds | None) -> tuple[Attempt, Care]:
-        """Returns the attempt to join a shared lease, and how the lease is looked after."""
+    def join(self, ticket: str, keep: bool, max_hold: Seconds | None) -> tuple[Attempt, Care, int]:
+        """Returns the attempt to join a shared lease, how the lease is looked after, and its
+        fence."""
         read = self._unsealed("share", ticket)
         care = replace(self.care(keep, max_hold), may_release=read.may_release, joined=True)
-        return Attempt(read.key, Renew(read.token), number=next(_numbers)), care
+        number = next(_numbers)
+        attempt = Attempt(read.key, Renew(read.token), number=number, trace=read.trace)
+        return attempt, care, read.fence
 
     def take(
         self, ticket: str, owner: str | None, ttl: Seconds | None, note: dict[str, Any] | None
@@ -136,6 +161,7 @@ class Requests:
                 None if note is None else options.check_note(note),
             ),
             number=next(_numbers),
+            trace=read.trace,
         )
 
     def _unsealed(self, kind: Kind, ticket: str) -> Ticket:
@@ -152,19 +178,19 @@ class Requests:
         return read
 
 
-def hand_over_ticket(hold: Hold, ttl: Seconds | None) -> tuple[Attempt, str]:
+def hand_over_ticket(hold: Hold, ttl: Seconds | None, trace: str) -> tuple[Attempt, str]:
     """Returns the attempt to offer a lease, and the ticket for the next party."""
     from holdfast.core.tickets import Ticket, seal
 
     wait = hold.ttl if ttl is None else options.check_ttl(ttl)
-    ticket = Ticket(hold.key, urandom(TOKEN_BYTES).hex(), hold.fence, hold.ttl)
+    ticket = Ticket(hold.key, urandom(TOKEN_BYTES).hex(), hold.fence, hold.ttl, trace=trace)
     attempt = Attempt(hold.key, Offer(hold.token, ticket.token, wait), touched=True)
     return attempt, hidden(seal("hand-over", ticket))
 
 
-def share_ticket(hold: Hold, *, release: bool) -> str:
+def share_ticket(hold: Hold, *, release: bool, trace: str) -> str:
     """Returns a ticket for a second party."""
     from holdfast.core.tickets import Ticket, seal
 
-    ticket = Ticket(hold.key, hold.token, hold.fence, hold.ttl, release)
+    ticket = Ticket(hold.key, hold.token, hold.fence, hold.ttl, release, trace)
     return seal("share", ticket)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from holdfast.core.discreet import hidden
@@ -27,6 +28,8 @@ class _Default:
 
 
 DEFAULT: Final = _Default()
+# A store to open instead of any other (`holdfast.testing.instead`).
+instead: Store | None = None
 # A URL, an open store, None, or an object on which a store can be opened (an Engine, ...).
 StoreSource: TypeAlias = Any
 
@@ -42,13 +45,27 @@ def connect_to(place: StoreSource, options: dict[str, Any], make: Callable[[Stor
         raise
 
 
+def connect_in_child(store: Store, make: Callable[[Store], L]) -> L:
+    """Returns a client of the same store in a forked child, with nothing of the parent's."""
+    opened = _explained(store.for_child)
+    try:
+        return make(opened)
+    except BaseException:
+        opened.close()
+        raise
+
+
 def open_source(place: StoreSource, options: dict[str, Any]) -> Store:
     """Open a store: the one given, $HOLDFAST_URL, or the embedded SQLite file.
 
     None switches locking off (`null://`).
     """
+    return _explained(partial(_open, place, options))
+
+
+def _explained(open_it: Callable[[], Store]) -> Store:
     try:
-        return _open(place, options)
+        return open_it()
     except HoldfastError as trouble:
         without_frames(trouble)
         raise
@@ -60,6 +77,8 @@ def open_source(place: StoreSource, options: dict[str, Any]) -> Store:
 
 
 def _open(place: StoreSource, options: dict[str, Any]) -> Store:
+    if instead is not None and not isinstance(place, Store):
+        return instead
     if place is None:
         return open_store("null://", **options)
     if not isinstance(place, _Default):

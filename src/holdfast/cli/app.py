@@ -19,6 +19,8 @@ from holdfast.errors import HoldfastError
 
 COMMANDS: dict[str, str] = {
     "run": "holdfast.cli.run:run",
+    "lead": "holdfast.cli.lead:lead",
+    "once": "holdfast.cli.once:once",
     "ls": "holdfast.cli.listing:ls",
     "show": "holdfast.cli.listing:show",
     "watch": "holdfast.cli.watch:watch",
@@ -27,6 +29,7 @@ COMMANDS: dict[str, str] = {
     "purge": "holdfast.cli.operator:purge",
     "setup": "holdfast.cli.operator:setup",
     "doctor": "holdfast.cli.doctor:doctor",
+    "ui": "holdfast.cli.ui:ui",
 }
 
 

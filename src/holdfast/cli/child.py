@@ -7,12 +7,13 @@ leader's id to another process while the group has members, even after the leade
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
+from typing import IO
 
 from holdfast.cli import codes
 
@@ -29,20 +30,29 @@ class CannotRun(Exception):
 
 def check_command(name: str) -> None:
     """Raise now, rather than after a long wait for the lock, if there is no such command."""
-    if shutil.which(name) is not None:
+    if _is_executable(name):
         return
     if os.sep in name and os.path.lexists(name):
         raise CannotRun(f"{name}: cannot be executed", codes.NOT_EXECUTABLE)
     raise CannotRun(f"{name}: command not found", codes.NOT_FOUND)
 
 
+def _is_executable(name: str) -> bool:
+    """Whether this names a program. `shutil.which` would do, and imports every kind of archive."""
+    folders = [""] if os.sep in name else os.get_exec_path()
+    paths = [Path(folder, name) for folder in folders if name]
+    return any(os.access(path, os.X_OK) and not path.is_dir() for path in paths)
+
+
 class Child:
     """A running command. Start it from the main thread: when that ends, so does the command."""
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
+    def __init__(
+        self, command: Sequence[str], env: Mapping[str, str], stdout: IO[bytes] | None = None
+    ) -> None:
         try:
             self._process = subprocess.Popen(
-                command, env=env, process_group=0, preexec_fn=_die_with_parent()
+                command, env=env, stdout=stdout, process_group=0, preexec_fn=_die_with_parent()
             )
         except FileNotFoundError as exc:
             raise CannotRun(f"{command[0]}: {exc.strerror}", codes.NOT_FOUND) from exc

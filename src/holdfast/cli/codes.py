@@ -16,12 +16,12 @@ NOT_FOUND = 127
 SIGNALLED = 128  # and the signal's number
 
 MEANINGS: dict[str, str] = {
-    str(OK): "done; `run` exits with the code of its command",
+    str(OK): "done, or skipped (`--busy skip`); `run` exits with the code of its command",
     str(NO): "nothing was done: there was nothing to evict, or it was declined",
     str(USAGE): "usage: an option, a key, a ticket or a URL that cannot work",
     str(STORE): "the store cannot be reached or cannot be used",
     str(BUG): "a mistake in Holdfast itself",
-    str(BUSY): "busy: somebody else holds the lock (`run --busy-code` changes this)",
+    str(BUSY): "busy: somebody else holds the lock (`run --busy-code` changes this and the above)",
     str(LOST): "the lease was lost and the command was stopped, or a ticket's lease is gone",
     str(NOT_EXECUTABLE): "the command cannot be executed",
     str(NOT_FOUND): "the command was not found",

@@ -243,6 +243,7 @@ def _print(report: Report) -> None:
     from holdfast.cli.render import console, new_table, plain
 
     out = console()
+    out.print(plain(*verdict(report)))
     out.print(plain(f"holdfast {report.holdfast}, Python {report.python}, {report.platform}"))
     out.print(plain(report.url, "bold"))
     table = new_table("Check", "", "Median", "Least", "Most", "")
@@ -253,6 +254,23 @@ def _print(report: Report) -> None:
     out.print(plain(_clock_words(report.clock_offset_s)))
     if report.facts is not None:
         out.print(_facts_table(report.facts))
+
+
+def verdict(report: Report) -> tuple[str, str]:
+    """Returns what to make of it all in a sentence, and its style."""
+    failed = [check for check in report.checks if not check.ok]
+    if failed:
+        names = ", ".join(check.name for check in failed)
+        advice = failed[0].detail.rstrip(".")
+        return f"This store cannot keep locks from here ({names} failed): {advice}.", "bold red"
+    facts = report.facts
+    if facts is not None and facts.name == "null":
+        return "Locking is switched off: every lock is granted to everyone.", "bold yellow"
+    if facts is not None and not facts.linearizable:
+        return "This store keeps locks, but only as best effort: see below.", "bold yellow"
+    if facts is not None and facts.reach == "process":
+        return "This store keeps locks within one process only.", "bold yellow"
+    return "This store keeps locks, and all is well.", "bold green"
 
 
 def _times(trips: Trips | None) -> tuple[str, ...]:

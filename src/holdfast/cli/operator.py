@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import closing
 
@@ -24,11 +25,23 @@ NOBODYS_FENCE = 0
 @click.command()
 @click.argument("key")
 @option("--fence", type=int, help="Only the holder with this fence.")
+@option("--waiters", is_flag=True, help="Not the holders, but everybody who waits now.")
+@option("--reason", default="", help="Why; the evicted holder, the log and `show` say it.")
+@option("--operator", help="Who you are.  [default: user@host]")
 @option("-y", "--yes", is_flag=True, help="Do not ask.")
 @as_json("One JSON object per line and evicted holder.")
 @shared
 @click.pass_context
-def evict(ctx: click.Context, key: str, fence: int | None, yes: bool, json: bool) -> int:
+def evict(
+    ctx: click.Context,
+    key: str,
+    fence: int | None,
+    waiters: bool,
+    reason: str,
+    operator: str | None,
+    yes: bool,
+    json: bool,
+) -> int:
     """Evict whoever holds the lock KEY.
 
     An evicted holder learns of it when it next renews, and may write until then; its writes
@@ -36,10 +49,17 @@ def evict(ctx: click.Context, key: str, fence: int | None, yes: bool, json: bool
     release wrote it.
 
     Only the holders that were shown are evicted, not one who came since.
+
+    With --waiters, the queue is emptied instead: for one that is stuck behind a place that does not
+    run out. Whoever is alive and goes on waiting takes a new place.
     """
     from holdfast.cli.render import holder_line, print_json
 
+    if waiters and fence is not None:
+        raise click.UsageError("--fence names a holder: it does not go with --waiters.")
     with session_of(ctx).locks() as locks:
+        if waiters:
+            return _evict_waiters(locks, key, reason, operator or _who_i_am(), yes, json)
         try:
             holders = _holders(locks, key, fence)
         except CorruptRecord as corrupt:
@@ -55,7 +75,12 @@ def evict(ctx: click.Context, key: str, fence: int | None, yes: bool, json: bool
             tell(f"{key!r} is held by {holder_line(holder)}")
         if not _confirmed(yes, "Evict them?" if len(holders) > 1 else "Evict it?"):
             return codes.NO
-        evicted = [out for one in holders for out in locks.evict(key, fence=one.fence)]
+        by = operator or _who_i_am()
+        evicted = [
+            out
+            for one in holders
+            for out in locks.evict(key, fence=one.fence, reason=reason, operator=by)
+        ]
     for holder in evicted:
         if json:
             print_json(holder)
@@ -64,6 +89,40 @@ def evict(ctx: click.Context, key: str, fence: int | None, yes: bool, json: bool
     if not evicted:
         tell("it was released meanwhile")
     return codes.OK if evicted else codes.NO
+
+
+def _evict_waiters(
+    locks: Locks, key: str, reason: str, operator: str, yes: bool, json: bool
+) -> int:
+    from holdfast.cli.render import print_json, waiter_line
+
+    waiting = locks.show(key).waiters
+    for waiter in waiting:
+        tell(f"waiting for {key!r}: {waiter_line(waiter)}")
+    if waiting and not _confirmed(yes, "Evict them?" if len(waiting) > 1 else "Evict it?"):
+        return codes.NO
+    # Also if nobody is shown: a place that has run out is not.
+    evicted = locks.evict(key, waiters=True, reason=reason, operator=operator)
+    for waiter in evicted:
+        if json:
+            print_json(waiter)
+        else:
+            tell(f"evicted {waiter_line(waiter)}")
+    if not evicted:
+        tell(f"nobody waits for {key!r}")
+    return codes.OK if evicted else codes.NO
+
+
+def _who_i_am() -> str:
+    """Returns the user and the machine, as well as they are known."""
+    import getpass
+    import socket
+
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a user id without a name, as in some containers
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
 
 
 def _holders(locks: Locks, key: str, fence: int | None) -> list[HolderInfo]:

@@ -42,6 +42,17 @@ class Duration(ParamType):
         return float(number) * _UNITS[unit]
 
 
+class Patience(Duration):
+    """A duration, or `forever`."""
+
+    name = "duration or forever"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        return float("inf") if value == "forever" else super().convert(value, param, ctx)
+
+
 class NoteItem(ParamType):
     """`name=value`, as a pair."""
 
@@ -72,13 +83,21 @@ class Prefix(ParamType):
 
 
 DURATION = Duration()
+PATIENCE = Patience()
 PREFIX = Prefix()
 NOTE_ITEM = NoteItem()
 
 
 def shared(command: F) -> F:
     """Add the options that may stand before or after a command's name."""
-    for add in (_VERBOSE, _URL):
+    for add in (_VERBOSE, _STORE_PATIENCE, _REQUEST_TIMEOUT, _URL):
+        command = add(command)
+    return command
+
+
+def for_a_command(command: F) -> F:
+    """Add the options of commands that run another command under a lock for many machines."""
+    for add in (_QUIET, TICKET, _GRACE, _NOTE, _OWNER, _TTL):
         command = add(command)
     return command
 
@@ -96,8 +115,12 @@ def _set(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     said = ctx.get_parameter_source(param.name) is click.core.ParameterSource.COMMANDLINE
     if said and value == "":
         raise click.BadParameter("It is empty: name a store, or leave it out.", ctx, param)
-    if value and (said or not getattr(session, param.name)):
+    if _is_given(value) and (said or not _is_given(getattr(session, param.name))):
         setattr(session, param.name, value)
+
+
+def _is_given(value: Any) -> bool:
+    return value is not None and value is not False and value != ""
 
 
 _URL = option(
@@ -109,6 +132,23 @@ _URL = option(
     help="The store, as in sqlite:///var/lib/app/locks.db. Without it, an SQLite file of "
     "this user on this machine.",
 )
+_REQUEST_TIMEOUT = option(
+    "--request-timeout",
+    envvar="HOLDFAST_REQUEST_TIMEOUT",
+    type=DURATION,
+    expose_value=False,
+    callback=_set,
+    help="How long the store may take to answer.  [default: 5s]",
+)
+_STORE_PATIENCE = option(
+    "--store-patience",
+    envvar="HOLDFAST_STORE_PATIENCE",
+    type=PATIENCE,
+    expose_value=False,
+    callback=_set,
+    help="How long to go on waiting for a lock while the store is away, or `forever`.  "
+    "[default: 60s]",
+)
 _VERBOSE = option(
     "-v",
     "--verbose",
@@ -118,3 +158,20 @@ _VERBOSE = option(
     callback=_set,
     help="Show the log, and the traceback of an unexpected error.",
 )
+_TTL = option("--ttl", type=DURATION, help="How long the others wait when this machine dies.")
+_OWNER = option("--owner", help="The name that others see as the holder.  [default: host:pid]")
+_NOTE = option(
+    "--note", type=NOTE_ITEM, multiple=True, help="A note for people to read; may be repeated."
+)
+_GRACE = option(
+    "--grace",
+    type=DURATION,
+    default="10s",
+    help="How long the command has to stop after SIGTERM when the lease is lost.",
+)
+TICKET = option(
+    "--ticket/--no-ticket",
+    default=True,
+    help="Whether the command gets HOLDFAST_TICKET, with which it could end the lease.",
+)
+_QUIET = option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")

@@ -16,7 +16,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.api.info import HolderInfo, LockInfo, WaiterInfo
+from holdfast.api.info import HolderInfo, LockInfo, PastInfo, WaiterInfo
 from holdfast.core.records import SECOND
 from holdfast.observe.log import duration, printable
 
@@ -29,7 +29,7 @@ WIDE = 10_000
 # A narrower terminal has no room for fences beside keys and owners.
 ROOMY = 100
 # A folded number is hard to read: only keys, owners and notes are folded.
-_UNFOLDED = {"Mode", "Fence", "Since", "Runs out in", "Waiting", "Turn"}
+_UNFOLDED = {"When", "Held since", "Mode", "Fence", "Since", "If not renewed", "Waiting", "Turn"}
 
 
 def print_json(value: Any) -> None:
@@ -82,7 +82,7 @@ def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
 # --- locks --------------------------------------------------------------------------------
 
 
-COLUMNS = ["Key", "Held by", "Mode", "Fence", "Since", "Runs out in", "Waiting"]
+COLUMNS = ["Key", "Held by", "Mode", "Fence", "Since", "If not renewed", "Waiting"]
 
 # What is in a cell, and its style.
 Cell = tuple[str, str]
@@ -135,7 +135,7 @@ def lock_page(lock: LockInfo) -> Iterator[RenderableType]:
     """Yields all that is known of one lock."""
     yield Text.assemble((printable(lock.key), "bold"), ("  " + state_of(lock)))
     if lock.holders:
-        table = new_table("Held by", "Mode", "Fence", "Since", "Runs out in", "Note")
+        table = new_table("Held by", "Mode", "Fence", "Since", "If not renewed", "Note")
         for holder in lock.holders:
             cells = [plain(*cell) for cell in _holder_cells(holder)]
             table.add_row(*cells, plain(note_text(holder)))
@@ -143,9 +143,34 @@ def lock_page(lock: LockInfo) -> Iterator[RenderableType]:
     if lock.waiters:
         table = new_table("Turn", "Waiting", "Mode", "Since")
         for turn, waiter in enumerate(lock.waiters, 1):
-            mode, since = plain(mode_of(waiter)), plain(time_of(waiter.since))
+            mode, since = plain(mode_of(waiter)), plain(since_text(waiter.since))
             table.add_row(str(turn), plain(waiter.owner), mode, since)
         yield table
+    if lock.history:
+        table = new_table("When", "What happened", "Fence")
+        for at, what, fence in happenings(lock):
+            table.add_row(plain(time_of(at)), plain(what), str(fence))
+        yield table
+
+
+def happenings(lock: LockInfo) -> list[tuple[datetime, str, int]]:
+    """Returns when what happened to a lock last, in order: grants that were not released, with
+    their beginnings, and the grants of those who hold it now."""
+    found = [(past.at, past_text(past), past.fence) for past in lock.history]
+    began = [(past.since, past.owner, past.fence) for past in lock.history]
+    began += [(one.acquired_at, one.owner, one.fence) for one in lock.holders]
+    found += [(at, f"{owner} acquired it", fence) for at, owner, fence in began]
+    return sorted(found, key=lambda one: (one[0], one[2]))
+
+
+def past_text(past: PastInfo) -> str:
+    """Returns how a grant ended, in words."""
+    if past.what == "expired":
+        return f"{past.owner} ran out"
+    if past.what == "handed over":
+        return f"{past.owner} handed over to {past.by}"
+    by = f" by {past.by}" if past.by else ""
+    return f"{past.owner} was evicted{by}{': ' if past.reason else ''}{past.reason}"
 
 
 def state_of(lock: LockInfo, by: str = "") -> str:
@@ -160,16 +185,21 @@ def state_of(lock: LockInfo, by: str = "") -> str:
 
 def holder_line(holder: HolderInfo) -> str:
     """Returns a holder in one line."""
-    since = time_of(holder.acquired_at)
+    since = since_text(holder.acquired_at)
     return f"{holder.owner} ({mode_of(holder)}, fence {holder.fence}, since {since})"
+
+
+def waiter_line(waiter: WaiterInfo) -> str:
+    """Returns somebody who waits in one line."""
+    return f"{waiter.owner} ({mode_of(waiter)}, since {since_text(waiter.since)})"
 
 
 def _holder_cells(holder: HolderInfo) -> list[Cell]:
     owner = (holder.owner, "")
     if holder.offered:
         owner = (f"{holder.owner} (handed over, not yet taken)", "yellow")
-    left = "" if holder.remaining is None else span(holder.remaining)
-    cells = (mode_of(holder), str(holder.fence), time_of(holder.acquired_at), left)
+    left = "" if holder.remaining is None else f"free in {span(holder.remaining)}"
+    cells = (mode_of(holder), str(holder.fence), since_text(holder.acquired_at), left)
     return [owner, *((text, "") for text in cells)]
 
 
@@ -194,6 +224,20 @@ def mode_of(party: HolderInfo | WaiterInfo) -> str:
 def note_text(holder: HolderInfo) -> str:
     """Returns the note as name=value pairs."""
     return ", ".join(f"{name}={value}" for name, value in holder.note.items())
+
+
+def since_text(at: datetime) -> str:
+    """Returns a time, and how long ago that is."""
+    ago = max(0.0, (datetime.now(UTC) - at).total_seconds())
+    return f"{time_of(at)}, for {age(ago)}"
+
+
+def age(seconds: float) -> str:
+    """Returns how long something has lasted, in the one unit that matters."""
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds // unit:.0f} {name}"
+    return f"{seconds:.0f} s"
 
 
 def time_of(at: datetime) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -16,14 +17,15 @@ from holdfast.api.locks import Locks
 from holdfast.cli import codes
 from holdfast.cli.app import session_of
 from holdfast.cli.child import CannotRun, Child, check_command
-from holdfast.cli.params import DURATION, NOTE_ITEM, option, shared
+from holdfast.cli.metrics import exported
+from holdfast.cli.params import DURATION, NOTE_ITEM, TICKET, option, shared
 from holdfast.cli.session import Session, tell
 from holdfast.cli.signals import Interrupted, SignalQueue
 from holdfast.cli.supervisor import Supervisor
 from holdfast.cli.terminal import Terminal
 from holdfast.cli.wait_display import Reporter, display_for
 from holdfast.core.tickets import Kind, unseal
-from holdfast.errors import Busy, HoldfastError, UsageError
+from holdfast.errors import BadTicket, Busy, HoldfastError, UsageError
 
 _COMMAND = "holdfast.command"  # where the words after `--` are kept
 # What a ticket already decides.
@@ -51,6 +53,14 @@ class RunCommand(click.Command):
         return [*super().collect_usage_pieces(ctx), "-- COMMAND..."]
 
 
+def command_of(ctx: click.Context) -> tuple[str, ...]:
+    """Returns the words after `--`."""
+    command: tuple[str, ...] = ctx.meta.get(_COMMAND, ())
+    if not command:
+        raise _nothing_to_run(ctx)
+    return command
+
+
 class RunRequest(Struct, frozen=True, kw_only=True):
     """What was asked for on the command line."""
 
@@ -58,7 +68,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     ttl: float | None
     wait: float | None
     busy: str
-    busy_code: int
+    busy_code: int | None
     mode: str | None
     limit: int | None
     owner: str | None
@@ -68,13 +78,23 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     grace: float
     join: str | None
     take: str | None
+    ticket: bool
     quiet: bool
+    metrics: str | None
+    metrics_file: str | None
     command: tuple[str, ...]
 
     @property
     def timeout(self) -> float | None:
-        """How long to wait for the lock; None: as long as it takes."""
+        """How long to wait for the lock; None: until it is free."""
         return 0.0 if self.wait is None and self.busy != "wait" else self.wait
+
+    @property
+    def code_when_busy(self) -> int:
+        """The exit code when the lock stayed taken. To skip is what was asked for: no failure."""
+        if self.busy_code is not None:
+            return self.busy_code
+        return codes.OK if self.busy == "skip" else codes.BUSY
 
     @property
     def notes(self) -> dict[str, Any] | None:
@@ -92,21 +112,19 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 @option(
     "--wait",
     type=DURATION,
-    help="How long to wait for the lock.  "
-    "[default: as long as it takes; 0 with --busy skip or fail]",
+    help="How long to wait for the lock.  [default: until it is free; 0 with --busy skip or fail]",
 )
 @option(
     "--busy",
     type=click.Choice(["wait", "skip", "fail"]),
     default="wait",
-    help="When the lock is taken: wait for it, or do not run the command, with a notice "
-    "(skip) or an error (fail).",
+    help="When the lock is taken: wait for it, or do not run the command, with exit code 0 "
+    "(skip) or 75 (fail).",
 )
 @option(
     "--busy-code",
     type=click.IntRange(0, 255),
-    default=codes.BUSY,
-    help="The exit code when the lock stayed taken.",
+    help="The exit code when the lock stayed taken.  [default: 75; 0 with --busy skip]",
 )
 @option(
     "--mode",
@@ -124,7 +142,8 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 @option(
     "--fair/--unfair",
     default=None,
-    help="Queue at once, or never.  [default: after 1.5 s; on Redis at once]",
+    help="Queue at once, or never.  [default: at once; on DynamoDB and in object stores "
+    "after 1.5 s]",
 )
 @option("--max-hold", type=DURATION, help="Stop renewing after this long; the lease is then lost.")
 @option(
@@ -145,7 +164,18 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     show_default=False,
     help="Become the holder of a lease that was handed over with this ticket.",
 )
+@TICKET
 @option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+@option(
+    "--metrics",
+    metavar="[HOST:]PORT",
+    help="Serve metrics for Prometheus while this runs, on loopback unless a host is given.",
+)
+@option(
+    "--metrics-file",
+    metavar="PATH",
+    help="Write metrics to this file at the end, for node_exporter's textfile collector.",
+)
 @shared
 @click.pass_context
 def run(ctx: click.Context, /, **options: Any) -> int:
@@ -156,9 +186,9 @@ def run(ctx: click.Context, /, **options: Any) -> int:
       holdfast run nightly --busy skip -- ./backup.sh
       holdfast run gpu --limit 4 --wait 10m -- python train.py
 
-    The command finds HOLDFAST_KEY, HOLDFAST_FENCE, HOLDFAST_TICKET and HOLDFAST_URL in its
-    environment. Signals are passed on to its process group. If the lease is lost, the group
-    gets SIGTERM, and SIGKILL after the grace time.
+    The command finds HOLDFAST_KEY, HOLDFAST_KEY_HEX, HOLDFAST_FENCE, HOLDFAST_TICKET and
+    HOLDFAST_URL in its environment. Signals are passed on to its process group. If the lease is
+    lost, the group gets SIGTERM, and SIGKILL after the grace time.
 
     Put a key that begins with a dash between two --: holdfast run -- -KEY -- COMMAND...
 
@@ -184,12 +214,15 @@ def _with_dashed_key(request: RunRequest) -> RunRequest:
 
 
 def _nothing_to_run(ctx: click.Context) -> click.UsageError:
-    return click.UsageError("Say what to run, after --: holdfast run KEY -- COMMAND...", ctx)
+    return click.UsageError(f"Say what to run, after --: {ctx.command_path} KEY -- COMMAND...", ctx)
 
 
 def _check(ctx: click.Context, request: RunRequest) -> None:
     if not request.command:
         raise _nothing_to_run(ctx)
+    for name in _OWN_VARIABLES:
+        if os.environ.get(name) == "":  # which click takes for no ticket: it would run all the same
+            raise BadTicket(f"{name} is empty: there was no ticket to pass on.")
     for way in ("join", "take"):
         if getattr(request, way) is not None:
             for name in _FIXED_BY[way]:
@@ -215,33 +248,40 @@ def _check_ticket_key(request: RunRequest, kind: Kind, ticket: str) -> None:
 
 def _run(session: Session, request: RunRequest) -> int:
     try:
-        with SignalQueue() as signal_queue:
-            outcome = _get_and_hold(session, request, signal_queue)
+        with (
+            exported(request.metrics, request.metrics_file) as sinks,
+            SignalQueue() as signal_queue,
+        ):
+            outcome = _get_and_hold(session, request, signal_queue, sinks)
     except Interrupted as interrupted:
         return codes.SIGNALLED + interrupted.signum
     except Busy as busy:
         _tell_busy(request, busy)
-        return request.busy_code
+        return request.code_when_busy
     return outcome.exit()
 
 
-def _get_and_hold(session: Session, request: RunRequest, signal_queue: SignalQueue) -> Outcome:
+def _get_and_hold(
+    session: Session, request: RunRequest, signal_queue: SignalQueue, sinks: list[Any]
+) -> Outcome:
     display = display_for(waits=request.timeout != 0, quiet=request.quiet, verbose=session.verbose)
     reporter = Reporter(display, quiet=request.quiet or session.verbose)
     lease: Lease | None = None
-    with session.locks(on_event=reporter) as locks:
-        _warn_if_alone(locks)
+    with session.locks(on_event=reporter, sinks=sinks) as locks:
+        warn_if_alone(locks)
         try:
             with reporter:
                 lease = _get(locks, request)
             signal_queue.collect()
-            return _hold(session, request, lease, signal_queue)
+            env = environment(session, lease, ticket=request.ticket)
+            return hold(env, request.command, request.grace, lease, signal_queue)
         finally:
             if lease is not None:
-                _release(lease)
+                release(lease)
 
 
-def _warn_if_alone(locks: Locks) -> None:
+def warn_if_alone(locks: Locks) -> None:
+    """Warn that a store for this process alone keeps nobody out."""
     facts = locks.facts
     if facts.reach == "process" and facts.name != "null":  # that one warns by itself
         tell(f"warning: the {facts.name} store is only for this process: it keeps nobody else out")
@@ -264,7 +304,7 @@ def _get(locks: Locks, request: RunRequest) -> Lease:
 def _tell_busy(request: RunRequest, busy: Busy) -> None:
     if request.busy == "skip":
         if not request.quiet:
-            tell(f"skipped: {busy}")
+            tell(f"skipped, with exit code {request.code_when_busy}: {busy}")
     else:
         tell(str(busy))
 
@@ -287,12 +327,17 @@ class Outcome(Struct, frozen=True):
         return self.code
 
 
-def _hold(
-    session: Session, request: RunRequest, lease: Lease, signal_queue: SignalQueue
+def hold(
+    env: Mapping[str, str],
+    command: tuple[str, ...],
+    grace_s: float,
+    lease: Lease,
+    signal_queue: SignalQueue,
 ) -> Outcome:
-    child = Child(request.command, _environment(session, lease))
+    """Run a command under a lease, to the end of either."""
+    child = Child(command, env)
     terminal = Terminal.open()
-    supervisor = Supervisor(child, lease, signal_queue, terminal, request.grace)
+    supervisor = Supervisor(child, lease, signal_queue, terminal, grace_s)
     try:
         lost = supervisor.run()
         at_terminal = terminal is not None and terminal.given_away
@@ -312,14 +357,14 @@ def _ended(child: Child, lease: Lease, at_terminal: bool) -> Outcome:
     protected it to its end."""
     assert child.code is not None
     held = lease.held
-    _release(lease)
+    release(lease)
     if not held or lease.hold.state == "lost":
         tell(f"lost the lease on {lease.key!r} before the command ended (code {child.code})")
         return Outcome(codes.LOST)
     return Outcome(child.code, at_terminal and child.signalled == signal.SIGINT)
 
 
-def _release(lease: Lease) -> None:
+def release(lease: Lease) -> None:
     """Release the lease, unless that was done before."""
     try:
         lease.release()
@@ -327,14 +372,17 @@ def _release(lease: Lease) -> None:
         tell(f"{lease.key!r} could not be released, and its ttl will free it: {trouble}")
 
 
-def _environment(session: Session, lease: Lease) -> dict[str, str]:
+def environment(session: Session, lease: Lease, *, ticket: bool) -> dict[str, str]:
+    """Returns the environment of a command that runs under a lease, with a ticket or without."""
     if "\0" in lease.key:
         raise UsageError("A key with a NUL in it does not fit into the environment.")
     inherited = {name: value for name, value in os.environ.items() if name not in _OWN_VARIABLES}
+    inherited.pop("HOLDFAST_TICKET", None)  # of an outer lease
     return {
         **inherited,
         "HOLDFAST_KEY": lease.key,
+        "HOLDFAST_KEY_HEX": lease.key.encode().hex(),  # needs no quoting in SQL
         "HOLDFAST_FENCE": str(lease.fence),
-        "HOLDFAST_TICKET": lease.ticket,
         "HOLDFAST_URL": session.full_url,
+        **({"HOLDFAST_TICKET": lease.ticket} if ticket else {}),
     }

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from math import isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -27,6 +28,8 @@ class Session:
     def __init__(self) -> None:
         self.url: str | None = None
         self.verbose = False
+        self.request_timeout: float | None = None
+        self.store_patience: float | None = None  # infinite: for ever
 
     @property
     def place(self) -> StoreSource:
@@ -59,11 +62,20 @@ class Session:
 
         return open_source(self.place, {})
 
-    def locks(self, on_event: Callable[[Event], None] | None = None) -> Locks:
+    def locks(
+        self,
+        on_event: Callable[[Event], None] | None = None,
+        sinks: Iterable[Callable[[Event], None]] = (),
+    ) -> Locks:
         """Open the store's locks."""
         from holdfast.api.locks import connect
 
-        return connect(self.place, on_event=on_event)
+        options: dict[str, Any] = {}
+        if self.request_timeout is not None:
+            options["request_timeout"] = self.request_timeout
+        if self.store_patience is not None:
+            options["store_patience"] = None if isinf(self.store_patience) else self.store_patience
+        return connect(self.place, on_event=on_event, sinks=sinks, **options)
 
 
 def _file_url(path: Path) -> str:

@@ -76,6 +76,13 @@ class SignalQueue:
         self._reader.close()
         self._writer.close()
 
+    def interrupt(self) -> None:
+        """From now on a signal raises `Interrupted`, as at the beginning; at once if one came."""
+        self._raises = True
+        for signum in self.take():
+            if signum in ENDING:
+                self._received(signum, None)
+
     def collect(self) -> None:
         """From now on collect signals for `take` instead of raising."""
         self._raises = False

@@ -16,7 +16,7 @@ from holdfast.cli.wait_display import Reporter, display_for
 @option(
     "--timeout",
     type=DURATION,
-    help="How long to wait; 0 only looks.  [default: as long as it takes]",
+    help="How long to wait; 0 only looks.  [default: until it is free]",
 )
 @option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
 @as_json("The free lock as one JSON object.")

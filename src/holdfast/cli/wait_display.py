@@ -13,7 +13,7 @@ from holdfast.cli.session import tell
 from holdfast.cli.signals import signals_blocked
 from holdfast.cli.terminal import is_terminal
 from holdfast.core import events
-from holdfast.core.records import Micros
+from holdfast.core.records import SECOND, Micros
 from holdfast.core.waiting import blocking
 from holdfast.observe.log import duration, printable
 from holdfast.runtime import clock
@@ -65,7 +65,7 @@ def _tell_while_held(event: events.Event) -> None:
         case events.InDanger(key, _, _, remaining):
             tell(
                 f"the lease on {key!r} is in danger: it could not be renewed and runs out in "
-                f"{duration(remaining)}"
+                f"{duration(round(remaining * SECOND))}"
             )
         case events.OutOfDanger(key):
             tell(f"the lease on {key!r} is out of danger")
@@ -147,7 +147,8 @@ def describe_wait(event: events.Waiting, since: Micros) -> str:
     who = f"{event.key!r}: {blocking(event.holders, len(event.ahead) + event.more)}"
     if event.frees_in is None or not event.holders:
         return who
-    return f"{who}, for another {duration(max(0, event.frees_in - since))} unless renewed"
+    frees_in = round(event.frees_in * SECOND) - since
+    return f"{who}, free in {duration(max(0, frees_in))} unless renewed"
 
 
 def describe_trouble(event: events.StoreTrouble) -> str:

@@ -5,8 +5,13 @@
 2. After a moment it takes a place in the queue, and renews the place while it waits
    (`fair=True`: at the first try, `fair=False`: never). Where the store runs the rules, a place
    costs no more than a refusal: there it is taken at the first try, so that waiters do not
-   compete for a freed lock. Elsewhere it is a write that delays others.
-3. Several keys are claimed in one fixed order, the order of their bytes, so that two parties
+   compete for a freed lock. Where the store amends, it is taken after the first refusal, because
+   it makes nobody else's write fail. Elsewhere it would.
+3. Whoever has just had a lock that others wanted too steps back for a moment before it claims it
+   again, where the others can only poll for it.
+4. Whoever frees a lock may grant it to the first in the queue in the same write (rule 7 of
+   `rules`). It names the first that it knows of as its heir, if that is surely there to look.
+5. Several keys are claimed in one fixed order, the order of their bytes, so that two parties
    never wait for each other. Leases that are already granted are kept alive meanwhile.
 """
 
@@ -18,18 +23,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.core.commands import Blocked, Claim, Free, Granted, Mismatch
-from holdfast.core.effects import NOW, Draw, Emit, Keep, Steps, Wait
+from holdfast.core.contract import Facts
+from holdfast.core.effects import NOW, Draw, Emit, Keep, Sleep, Steps
+from holdfast.core.events import Waiting
 from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold, hold_of
 from holdfast.core.observations import Observations, View
-from holdfast.core.records import SECOND, Micros
+from holdfast.core.records import SECOND, Holder, Micros
 from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, apply_steps
-from holdfast.core.waiting import BoundedWait
+from holdfast.core.waiting import LONG_WAIT, REQUEST_TIMEOUT, BoundedWait, answers_by
 from holdfast.errors import (
     HoldfastError,
     LeaseLost,
     LimitMismatch,
     Misconfigured,
     OutcomeUnknown,
+    Refused,
     Unavailable,
 )
 
@@ -40,8 +48,8 @@ QUEUE_PLACE_TTL: Micros = 10 * SECOND
 # And longer the further back it is: a dead waiter blocks nobody back there, and renewing a long
 # queue keeps the store busy.
 TTL_PER_PLACE_AHEAD: Micros = SECOND // 20
-# Where the store runs the rules, renewing a place is cheap, so the first few places are short: a
-# waiter that dies at the head of the queue keeps a free lock from the others for so long.
+# Where renewing a place is cheap (`Facts.cheap_places`), the first few places are short: a waiter
+# that dies at the head of the queue keeps a free lock from the others for so long.
 FRONT_PLACE_TTL: Micros = 3 * SECOND
 FRONT_TTL_PER_PLACE_AHEAD: Micros = SECOND // 2
 # A claim is tried again this often even without a notification: in the queue, and outside.
@@ -51,7 +59,6 @@ LOOK_AGAIN_UNQUEUED: Micros = 1 * SECOND
 # thousand waiters do not come at once for what only the first of them can get.
 PACE: Micros = 2000
 SLOWEST_PACE: Micros = 2 * SECOND
-SHORTEST_WAIT: Micros = 1000
 
 
 class Terms(Struct, frozen=True, gc=False):
@@ -59,19 +66,22 @@ class Terms(Struct, frozen=True, gc=False):
 
     timeout: Micros | None = None  # None: as long as it takes; 0: do not wait
     fair: bool | None = None
-    store_patience: Micros = 60 * SECOND  # how long the store may be in trouble
+    store_patience: Micros | None = 60 * SECOND  # how long the store may be in trouble
     care: Care = Care()
+    request_timeout: Micros = REQUEST_TIMEOUT
+    long_wait: Micros | None = LONG_WAIT
 
 
-def queues_at_once(terms: Terms, scripted: bool) -> bool:
-    """Whether a claim takes a place in the queue at its first try."""
-    return (terms.fair or scripted) and terms.fair is not False and terms.timeout != 0
+def queues_at_once(terms: Terms, in_one_trip: bool) -> bool:
+    """Whether a claim takes a place in the queue at its first try. `in_one_trip`: the refusal and
+    the place are one request."""
+    return (terms.fair or in_one_trip) and terms.fair is not False and terms.timeout != 0
 
 
-def place_ttl_for(ttl: Micros, ahead: int, scripted: bool) -> Micros:
+def place_ttl_for(ttl: Micros, ahead: int, cheap: bool) -> Micros:
     """Returns how long a place in the queue lasts with so many ahead of it."""
     place_ttl = QUEUE_PLACE_TTL + ahead * TTL_PER_PLACE_AHEAD
-    if scripted:
+    if cheap:
         place_ttl = min(place_ttl, FRONT_PLACE_TTL + ahead * FRONT_TTL_PER_PLACE_AHEAD)
     return min(ttl, place_ttl)
 
@@ -81,7 +91,7 @@ class _Wait(BoundedWait, kw_only=True, gc=False):
 
     attempt: Attempt
     fair: bool | None
-    scripted: bool  # the store runs the rules
+    facts: Facts
 
     @property
     def claim(self) -> Claim:
@@ -90,9 +100,28 @@ class _Wait(BoundedWait, kw_only=True, gc=False):
     def get_in_line(self, ahead: int = 0) -> None:
         """From now on the claim asks for a place in the queue, unless it is not to queue.
         `ahead` is how many waiters were before it at the last try."""
-        if self.fair is not False and self.timeout != 0:
-            patience = place_ttl_for(self.claim.ttl, ahead, self.scripted)
-            self.attempt.command = replace(self.claim, queue=True, patience=patience)
+        if self.may_queue:
+            patience = place_ttl_for(self.claim.ttl, ahead, self.facts.cheap_places)
+            self.attempt.command = replace(
+                self.claim, queue=True, patience=patience, inherits=self.may_inherit
+            )
+
+    @property
+    def may_queue(self) -> bool:
+        """Whether the claim may take a place in the queue."""
+        return self.fair is not False and self.timeout != 0
+
+    @property
+    def may_inherit(self) -> bool:
+        """Whether whoever frees the lock may grant it to our place: only what a place says of us
+        can be granted to it, and it says little, since a queue may be long."""
+        claim = self.claim
+        return self.facts.amends and claim.mode == "exclusive" and not claim.note
+
+    @property
+    def queues_when_refused(self) -> bool:
+        """Whether the claim takes a place right after its first refusal."""
+        return self.facts.amends and not self.claim.queue and self.may_queue
 
     @property
     def announce_at(self) -> Micros:
@@ -112,13 +141,21 @@ def acquire_steps(
     """
     claim: Claim = attempt.command  # type: ignore[assignment]
     started = now if started is None else started
-    scripted = observations.facts.scripted
+    attempt.by = answers_by(started, terms.timeout, terms.request_timeout)
+    facts = observations.facts
     wait: _Wait | None = None  # most claims are granted at once and need none
-    if not claim.queue and queues_at_once(terms, scripted):
-        wait = _wait_of(attempt, terms, started, scripted)
+    waited_long = now - started >= ANNOUNCE_AFTER and terms.fair is not False
+    amends = observations.to_amend(attempt.key, now)
+    if not claim.queue and (waited_long or queues_at_once(terms, facts.scripted or amends)):
+        wait = _wait_of(attempt, terms, started, facts)
         wait.get_in_line()
     too_late: Free | None = None  # gives back what had run out when the answer came
+    back_at = observations.steps_back_until(attempt.key)
+    if now < back_at and terms.timeout != 0:
+        now = yield from _step_back_steps(back_at, now, terms.timeout)
     while True:
+        if attempt.given_up:
+            raise Refused(f"The claim on {attempt.key!r} was given up.", key=attempt.key)
         try:
             command = too_late or attempt.command
             verdict, view = yield from apply_steps(observations, attempt, command, now)
@@ -127,22 +164,28 @@ def acquire_steps(
                 trouble = _not_given_back(attempt, trouble)
             if isinstance(trouble, Misconfigured):
                 raise
-            wait = wait or _wait_of(attempt, terms, started, scripted)
+            wait = wait or _wait_of(attempt, terms, started, facts)
+            if attempt.trouble_since is None:
+                attempt.trouble_since = now
             yield from wait.ride_out_steps(trouble, "acquire")
             now = yield from NOW
             continue
         now = view.got
         if too_late is None and type(verdict) is Granted:
-            hold = hold_of(attempt.key, verdict, attempt.sent_at(verdict.holder.beat), terms.care)
+            hold = hold_of(attempt.key, verdict, _sent_at(attempt, verdict, view), terms.care)
             hold.waited = now - started
+            hold.attempt = attempt.number
             if hold.valid(now):
                 return hold
-        wait = wait or _wait_of(attempt, terms, started, scripted)
+        wait = wait or _wait_of(attempt, terms, started, facts)
         if too_late is not None:
             too_late = None
             yield from _start_anew_steps(wait, now)
         elif type(verdict) is Granted:
             too_late = Free(wait.claim.token)
+        elif type(verdict) is Blocked and wait.queues_when_refused:
+            observations.contend(attempt.key)
+            wait.get_in_line(verdict.places())
         elif type(verdict) is Blocked:
             yield from _wait_turn_steps(observations, wait, verdict, view)
         else:
@@ -151,17 +194,41 @@ def acquire_steps(
                 f"{attempt.key!r} is being counted to {verdict.limit}, not to {wait.claim.limit}: "
                 f"all parties must name the same limit."
             )
-        wait.trouble_since = None
+        wait.trouble_since = attempt.trouble_since = None
         now = yield from NOW
+        if type(verdict) is Blocked and now >= attempt.by:
+            # We were woken so late that no answer is of use: this machine slept, or is too busy.
+            raise wait.not_free(verdict.holders, verdict.places())
         if not wait.claim.queue and now >= wait.announce_at:
             wait.get_in_line(verdict.places() if type(verdict) is Blocked else 0)
 
 
-def _wait_of(attempt: Attempt, terms: Terms, started: Micros, scripted: bool) -> _Wait:
+def _sent_at(attempt: Attempt, granted: Granted, view: View) -> Micros:
+    """Returns when a grant was sent, for its deadline. One that somebody else has written for our
+    place in the queue was sent after that place was; and by the clock that came with the record
+    it may be known to last longer: then as late as the same ttl would end with it."""
+    holder: Holder = granted.holder
+    sent = attempt.sent_at(holder.beat)
+    claim: Claim = attempt.command  # type: ignore[assignment]
+    if not claim.inherits or view.now is None or not holder.expires_at:
+        return sent
+    rest = holder.expires_at - view.now.latest
+    return max(sent, view.sent - max(0, holder.ttl - rest))
+
+
+def _step_back_steps(back_at: Micros, now: Micros, timeout: Micros | None) -> Steps[Micros]:
+    """Leave the lock to others for a moment. Returns the own clock's time."""
+    pause = back_at - now
+    yield from Sleep(pause if timeout is None else min(pause, timeout // 2))
+    return (yield from NOW)
+
+
+def _wait_of(attempt: Attempt, terms: Terms, started: Micros, facts: Facts) -> _Wait:
     claim: Claim = attempt.command  # type: ignore[assignment]
     return _Wait(
         attempt.key, claim.owner, terms.timeout, terms.store_patience, started,
-        attempt=attempt, fair=terms.fair, scripted=scripted, attempt_number=attempt.number,
+        attempt.trouble_since, attempt=attempt, fair=terms.fair, facts=facts,
+        attempt_number=attempt.number, long_wait=terms.long_wait,
     )  # fmt: skip
 
 
@@ -195,6 +262,7 @@ def _wait_turn_steps(
 ) -> Steps[None]:
     """Wait until it may be our turn, until the place must be renewed, or until time is up."""
     key, now = wait.key, view.got
+    wait.attempt.blocked_by = blocked.holders
     frees_at = [observations.dead_from(key, holder, view.now, now) for holder in blocked.holders]
     places_end_at = [observations.dead_from(key, waiter, view.now, now) for waiter in blocked.ahead]
     soonest = min(frees_at + places_end_at, default=None)
@@ -202,7 +270,11 @@ def _wait_turn_steps(
     # it is. Only when all of them may be dead is it for us: otherwise the whole queue would come.
     if places_end_at:
         frees_at.append(max(places_end_at))
-    yield from Emit(wait.waiting(blocked.holders, blocked.ahead, blocked.more, now, soonest))
+
+    def waiting(at: Micros) -> Waiting:
+        return wait.waiting(blocked.holders, blocked.ahead, blocked.more, soonest, at)
+
+    yield from Emit(waiting(now))
     if wait.out_of_time(now):
         raise wait.not_free(blocked.holders, blocked.places())
     pace = 0
@@ -213,19 +285,19 @@ def _wait_turn_steps(
         wakes_at = [now + LOOK_AGAIN_UNQUEUED]
         if now < wait.announce_at:
             wakes_at.append(wait.announce_at)
-    if wait.ends_at is not None:
-        wakes_at.append(wait.ends_at)
     wakes_at += [at + pace for at in frees_at]
-    at_most = max(SHORTEST_WAIT, min(wakes_at) - now)
     observations.contend(key)
     # The next try is prepared before the wait: after it, a free lock would wait for us.
     if wait.claim.queue:
         wait.get_in_line(blocked.places())
     wait.attempt.forget_writes()
     wait.attempt.next_beat = yield from Draw(BEAT_BYTES)
-    found = yield from Wait(key, view.version, wait.claim.token, at_most)
+    token = wait.claim.token
+    found = yield from wait.wait_steps(view.version, token, now, min(wakes_at), waiting)
     if found is not None:
         observations.expect(key, found, now)
+    elif wait.facts.amends and (yield from NOW) < min(wakes_at):
+        observations.forget(key)  # we were woken because it has changed
 
 
 # --- many keys ------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ class Claim(Discreet, frozen=True, gc=False):
     note: Note = {}  # noqa: RUF012 (msgspec copies it)
     queue: bool = False
     patience: Micros = 0  # how long a place in the queue lasts without a sign of life
+    inherits: bool = False  # whoever frees the lock may grant it to this place
 
     def holder(self, fence: int, at: Micros, expires_at: Micros, beat: str) -> Holder:
         """Returns the holder that this claim becomes when it is granted."""
@@ -45,12 +46,15 @@ class Renew(Discreet, frozen=True, gc=False):
 
     token: str
     known: Holder | None = None  # the grant as the asker knows it: a store may answer without it
+    passed_on: Holder | None = None  # the lease to which the grant was passed on in its process
 
 
 class Free(Discreet, frozen=True, gc=False):
-    """Remove whatever this token has here, a grant or a place in the queue."""
+    """Remove whatever this token has here, a grant or a place in the queue. If `heir` is the token
+    of the first in the queue and wants the lock alone, it has the grant from then on."""
 
     token: str
+    heir: str = ""
 
 
 class Offer(Discreet, frozen=True, gc=False):
@@ -72,9 +76,13 @@ class Take(Discreet, frozen=True, gc=False):
 
 
 class Evict(Struct, frozen=True, gc=False):
-    """An operator throws out the holders with these fences, and nobody who came later."""
+    """An operator throws out the holders with these fences, and the waiters with these tokens;
+    nobody who came later."""
 
     fences: tuple[int, ...]
+    operator: str = ""
+    reason: str = ""
+    waiters: tuple[str, ...] = ()
 
 
 Command: TypeAlias = Claim | Renew | Free | Offer | Take | Evict
@@ -85,10 +93,12 @@ SHOWN = 16
 
 
 class Granted(Struct, frozen=True, gc=False):
-    """The token holds. `wanted` are the first of those who wait behind it."""
+    """The token holds. `wanted` are the first of those who wait behind it. `last` is the last
+    number that a new grant may use as a fence (see rule 3)."""
 
     holder: Holder
     wanted: tuple[Waiter, ...] = ()
+    last: int = 0  # 0: none but its own
 
 
 class Blocked(Struct, frozen=True, gc=False):

@@ -6,11 +6,12 @@ so that the core knows no I/O.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-from holdfast.core.commands import Verdict
+from holdfast.core.commands import Decision, Verdict
 from holdfast.core.records import EMPTY, Micros, Record
 
 MAX_KEY_BYTES = 512
@@ -68,6 +69,18 @@ class Applied(Struct, frozen=True, gc=False):
     now: Interval | None = None
 
 
+# What an amend makes of the entry that is there: a pure function, which may be called again.
+Change: TypeAlias = Callable[[Entry], Decision]
+
+
+class Amended(Struct, frozen=True, gc=False):
+    """The answer of a store that amends: what was decided, and the entry that is there now, with
+    the clock as the function was shown it."""
+
+    decision: Decision
+    entry: Entry
+
+
 class Page(Struct, frozen=True):
     """A part of a listing; `cursor` asks for the next, None ends."""
 
@@ -94,7 +107,14 @@ class Facts(Struct, frozen=True, kw_only=True):
     durable: bool  # survives a restart of the store
     native_async: bool = False
     scripted: bool = False  # runs a whole command in one trip
+    amends: bool = False  # holds a record still while a function looks at it and changes it
     batch: int = 1  # how many swaps or commands one trip can carry
     max_key_bytes: int = MAX_KEY_BYTES
     max_holders: int | None = None
+    history: bool = True  # a record remembers how grants ended that were not released
     caveats: tuple[str, ...] = ()
+
+    @property
+    def cheap_places(self) -> bool:
+        """Whether a place in the queue is written without making anybody else's write fail."""
+        return self.scripted or self.amends

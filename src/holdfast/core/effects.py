@@ -8,6 +8,11 @@ A driver answers every effect, or throws into the steps one of these errors:
 `Unavailable` and `Misconfigured` (surely not done) or `OutcomeUnknown`. Whatever a store
 answers, the driver stamps with the own clock's time *after* the reply came; a load, whose
 reading of the store's clock is carried forward, also with the time before it was sent.
+
+An effect that asks something of the store says `by` when, on the own clock, its answer must be
+there: later it is of no use to the caller. The driver passes that on to the store, or sooner,
+because no request may take longer than the client's `request_timeout`. A request whose time is
+over before it is sent is `Unavailable`. (`Wait` and `Sleep` have a length instead.)
 """
 
 from __future__ import annotations
@@ -18,10 +23,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from msgspec import Struct
 
 from holdfast.core.commands import NOBODY, Command, Wake
-from holdfast.core.contract import Applied, Conflict, Entry, Page, Swapped, Version
-from holdfast.core.records import Discreet, Micros, Record
+from holdfast.core.contract import (
+    Amended,
+    Applied,
+    Change,
+    Conflict,
+    Entry,
+    Page,
+    Swapped,
+    Version,
+)
+from holdfast.core.records import NEVER, Discreet, Micros, Record
 
 if TYPE_CHECKING:
+    from holdfast.core.cohorts import Member
     from holdfast.core.events import Event
     from holdfast.core.holds import Hold
 
@@ -33,6 +48,7 @@ class Load(Struct, frozen=True, gc=False):
     """Load a record. Returns it, when the request left, and when the reply came."""
 
     key: str
+    by: Micros = NEVER
 
     def __iter__(self) -> Ask[tuple[Entry, Micros, Micros]]:
         answer: tuple[Entry, Micros, Micros] = yield self
@@ -49,6 +65,7 @@ class Swap(Discreet, frozen=True, gc=False):
     version: Version
     record: Record | None
     wake: Wake = NOBODY
+    by: Micros = NEVER
 
     def __iter__(self) -> Ask[tuple[Swapped | Conflict, Micros]]:
         answer: tuple[Swapped | Conflict, Micros] = yield self
@@ -59,9 +76,23 @@ class SwapMany(Struct, frozen=True, gc=False):
     """Many swaps in one trip. Each has an outcome of its own; an error stands for one."""
 
     swaps: tuple[Swap, ...]
+    by: Micros = NEVER
 
     def __iter__(self) -> Ask[tuple[Sequence[Swapped | Conflict | Exception], Micros]]:
         answer: tuple[Sequence[Swapped | Conflict | Exception], Micros] = yield self
+        return answer
+
+
+class Amend(Struct, frozen=True, gc=False):
+    """Hold a record still, ask a pure function about it, and write what it decides. No conflict is
+    possible. Only for stores that `amend`."""
+
+    key: str
+    change: Change
+    by: Micros = NEVER
+
+    def __iter__(self) -> Ask[tuple[Amended, Micros]]:
+        answer: tuple[Amended, Micros] = yield self
         return answer
 
 
@@ -71,6 +102,7 @@ class Apply(Struct, frozen=True, gc=False):
     key: str
     command: Command
     beat: str
+    by: Micros = NEVER
 
     def __iter__(self) -> Ask[tuple[Applied, Micros]]:
         answer: tuple[Applied, Micros] = yield self
@@ -81,6 +113,7 @@ class ApplyMany(Struct, frozen=True, gc=False):
     """Many commands in one trip. Each has an outcome of its own; an error stands for one."""
 
     applies: tuple[Apply, ...]
+    by: Micros = NEVER
 
     def __iter__(self) -> Ask[tuple[Sequence[Applied | Exception], Micros]]:
         answer: tuple[Sequence[Applied | Exception], Micros] = yield self
@@ -93,6 +126,7 @@ class Scan(Struct, frozen=True, gc=False):
     prefix: str
     cursor: str | None
     limit: int
+    by: Micros = NEVER
 
     def __iter__(self) -> Ask[Page]:
         answer: Page = yield self
@@ -111,6 +145,16 @@ class Wait(Discreet, frozen=True, gc=False):
     def __iter__(self) -> Ask[Entry | None]:
         answer: Entry | None = yield self
         return answer
+
+
+class Park(Struct, frozen=True, gc=False):
+    """Wait until the turn of this caller may have come inside of its process, or for a time."""
+
+    member: Member
+    at_most: Micros
+
+    def __iter__(self) -> Ask[None]:
+        yield self
 
 
 class Now(Struct, frozen=True, gc=False):
@@ -170,10 +214,12 @@ Effect: TypeAlias = (
     Load
     | Swap
     | SwapMany
+    | Amend
     | Apply
     | ApplyMany
     | Scan
     | Wait
+    | Park
     | Now
     | Wall
     | Sleep

@@ -2,35 +2,62 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from holdfast.core import rules
-from holdfast.core.commands import Granted
+from holdfast.core.commands import Granted, Renew
 from holdfast.core.effects import Steps
 from holdfast.core.holds import Attempt, Care, Hold, hold_of
 from holdfast.core.observations import Observations
-from holdfast.core.records import Holder, Micros, anonymous
+from holdfast.core.records import SECOND, Holder, Micros, anonymous
 from holdfast.core.steps import look_steps, retry_command_steps
 from holdfast.core.waiting import names
-from holdfast.errors import HoldfastError, LeaseLost, TicketRefused
+from holdfast.errors import HoldfastError, LeaseLost, TicketRefused, Unavailable
 
 
 def enter_steps(
-    observations: Observations, attempt: Attempt, care: Care, until: Micros
+    observations: Observations, attempt: Attempt, care: Care, until: Micros, fence: int = 0
 ) -> Steps[Hold]:
-    """Use a ticket: join a shared lease (`Renew`) or take an offered one (`Take`)."""
-    verdict, view = yield from retry_command_steps(observations, attempt, "use a ticket", until)
-    if isinstance(verdict, Granted):
+    """Use a ticket: join a shared lease (`Renew`), whose fence the ticket names, or take an offered
+    one (`Take`)."""
+    while True:
+        verdict, view = yield from retry_command_steps(observations, attempt, "use a ticket", until)
+        if not isinstance(verdict, Granted):
+            raise (yield from _refused_steps(observations, attempt.key, until))
         hold = hold_of(attempt.key, verdict, attempt.sent_at(verdict.holder.beat), care)
+        hold.attempt = attempt.number
+        if hold.fence < fence:  # it was passed on, and the store does not know yet to whom
+            hold.holder = replace(hold.holder, fence=fence)
         if hold.valid(view.got):
             return hold
-    raise (yield from _refused_steps(observations, attempt.key))
+        # The reply took longer than the ttl. A lease to join lives on by its other party.
+        if not isinstance(attempt.command, Renew) or view.got >= until:
+            raise _too_late(attempt, hold)
 
 
-def _refused_steps(observations: Observations, key: str) -> Steps[TicketRefused]:
+def _too_late(attempt: Attempt, hold: Hold) -> HoldfastError:
+    """Returns what to raise about a reply that came when the lease in it had run out. Whoever runs
+    the steps gives back what was taken."""
+    slow = f"the store took longer to answer than the ttl of {hold.ttl / SECOND:g} s"
+    if isinstance(attempt.command, Renew):
+        return Unavailable(
+            f"The lease on {attempt.key!r} may live, but this party cannot rely on it: {slow}. Do "
+            f"not start the work; try again."
+        )
+    return LeaseLost(
+        f"The lease on {attempt.key!r} was taken, but {slow}: it had run out when the answer came, "
+        f"and is given back. Do not start the work.",
+        key=attempt.key,
+        why=slow,
+    )
+
+
+def _refused_steps(observations: Observations, key: str, until: Micros) -> Steps[TicketRefused]:
     """Returns what to raise about a ticket of no use, with who holds the lock, if that is known."""
     holders: tuple[Holder, ...] = ()
     now = "the store did not say who holds it now"
     try:
-        view = yield from look_steps(observations, key)
+        view = yield from look_steps(observations, key, until)
     except HoldfastError:
         pass
     else:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
-from holdfast.core.commands import Claim, Command, Free, Granted, Offer, Take
+from holdfast.core.commands import Claim, Command, Free, Granted, Offer, Renew, Take
 from holdfast.core.contract import Version
-from holdfast.core.records import DiscreetState, Holder, Micros, Record, Waiter
+from holdfast.core.records import NEVER, DiscreetState, History, Holder, Micros, Record, Waiter
 from holdfast.core.validity import deadline
 
 State = Literal["held", "lost", "released", "handed over"]
@@ -32,6 +33,7 @@ class Care(Struct, frozen=True, gc=False):
     max_hold: Micros | None = None  # but not for longer than this
     may_release: bool = True
     joined: bool = False  # another party keeps it alive too
+    watchdog: Micros | None = None  # it is lost if its holder gives no sign of life for this long
 
 
 class Hold(DiscreetState, eq=False):
@@ -47,14 +49,23 @@ class Hold(DiscreetState, eq=False):
     deadline: Micros
     care: Care
     waited: Micros = 0  # how long the claim had to wait for it
+    attempt: int = 0  # the number of the attempt that got it
+    alive: Micros = 0  # the last sign of life of the holder's work, for the watchdog
     lapsed: bool = False  # its deadline was seen to have passed
     shared: bool = False  # a ticket for it was given away: another party may keep it alive
     state: State = "held"
     why: str = ""
+    # For passing it on inside of the process, see `cohorts`.
+    last: int = 0  # the last number of its grant's fences
+    unwritten: bool = False  # it was passed on, and the store does not know yet to whom
+    contended: bool = False  # somebody waits for it at the store
+    turn_began: Micros = 0  # when it was granted
+    member: Any = None  # the caller whose turn it is, if it is in a cohort
     # For the runtime, and not used by the core: whom to tell about the hold, and how to learn
     # that nobody refers to its lease any more.
     signals: Any = None
     referent: Any = None
+    caller: Any = None  # a weak reference to the thread or task that acquired it
 
     @property
     def fence(self) -> int:
@@ -66,6 +77,17 @@ class Hold(DiscreetState, eq=False):
         """Who holds it, for people."""
         return self.holder.owner
 
+    @property
+    def heir(self) -> str:
+        """The token of the first in the queue, as far as is known, if whoever frees the lock may
+        grant it to that one; else empty. (Callers of the same process have no token here.)"""
+        first = self.wanted[0] if self.wanted else None
+        return first.token if first is not None and first.lease is not None else ""
+
+    def renewal(self, known: Holder | None = None) -> Renew:
+        """Returns the command that renews it."""
+        return Renew(self.token, known, self.holder if self.unwritten else None)
+
     def valid(self, now: Micros) -> bool:
         """Whether this is surely ours at this moment. Once it is not, it never is again, not even
         by a renewal whose thread was stopped between reading its clock and coming here."""
@@ -74,7 +96,13 @@ class Hold(DiscreetState, eq=False):
         return self.state == "held" and not self.lapsed
 
     def extend(self, holder: Holder, sent: Micros) -> None:
-        """Note that a renewal which was sent at this moment was done."""
+        """Note that a renewal which was sent at this moment was done. The fence of a lease never
+        changes: not when the store still has that of the lease before it, which was passed on."""
+        if holder.fence < self.holder.fence:
+            mine = self.holder
+            holder = replace(holder, fence=mine.fence, owner=mine.owner, note=mine.note)
+        else:
+            self.unwritten = False
         self.holder = holder
         self.renewed = max(self.renewed, sent)
         self.deadline = max(self.deadline, deadline(sent, holder.ttl))
@@ -93,10 +121,24 @@ class Hold(DiscreetState, eq=False):
         self.referent = None
         return True
 
-    def was_gone(self) -> None:
+    def was_gone(self, history: History) -> None:
         """Note that the store had nothing of it any more when it was to be released."""
-        self.why = "it was gone when it was to be released: evicted, released elsewhere or expired"
+        self.why = self.why_gone(history) or (
+            "it was gone when it was to be released: evicted, released elsewhere or expired"
+        )
         self.state = "lost"
+
+    def why_gone(self, history: History) -> str:
+        """Returns how the grant ended, if the history of its key says so. (Not by its fence: the
+        record may not know yet that it was passed on.)"""
+        for happening in history or ():
+            if happening.since == self.holder.acquired_at and happening.fence <= self.fence:
+                if happening.what == "evicted":
+                    by = f" by {happening.by}" if happening.by else ""
+                    return f"it was evicted{by}{': ' if happening.why else ''}{happening.why}"
+                if happening.what == "expired":
+                    return "it ran out, and somebody else asked for the lock"
+        return ""
 
 
 def hold_of(key: str, granted: Granted, sent: Micros, care: Care) -> Hold:
@@ -104,10 +146,13 @@ def hold_of(key: str, granted: Granted, sent: Micros, care: Care) -> Hold:
     holder = granted.holder
     ttl = holder.ttl
     ends = deadline(sent, ttl)
-    return Hold(key, holder, holder.token, ttl, granted.wanted, sent, sent, ends, care)
+    return Hold(
+        key, holder, holder.token, ttl, granted.wanted, sent, sent, ends, care,
+        last=granted.last, contended=bool(granted.wanted), alive=sent,
+    )  # fmt: skip
 
 
-class Attempt(DiscreetState, eq=False, gc=False):
+class Attempt(DiscreetState, eq=False, weakref=True):
     """One command on its way, from its first write to its reply."""
 
     key: str
@@ -119,7 +164,15 @@ class Attempt(DiscreetState, eq=False, gc=False):
     unsettled: bool = False  # the outcome of some write is not known
     doubted: bool = False  # it was not known for a while, at least
     expected: Version = None  # what the last swap without an answer had expected to find
+    trouble_since: Micros | None = None  # since when the store fails it
+    blocked_by: tuple[Holder, ...] = ()  # who was in the way when it was tried last
+    commanded: bool = False  # a whole command was sent, and has no answer
     number: int = 0  # which attempt of this process it is, for whoever listens to its events
+    by: Micros = NEVER  # later answers are of no use to the caller
+    began: Micros = 0  # when, if anybody listens
+    history: History = UNSET  # of the key, where the command found nothing of ours
+    trace: str = ""  # the trace that the ticket came from, if it says so
+    given_up: bool = False  # set from outside: whoever waits for it does not any more
 
     def forget_writes(self) -> None:
         """Forget all writes but the first and the latest: a claim may wait for weeks."""
@@ -134,14 +187,19 @@ class Attempt(DiscreetState, eq=False, gc=False):
 
     def saw_version(self, version: Version) -> None:
         """A look showed this version. A swap that expected another one was carried out, or never
-        will be; one that expected this one may still be on its way."""
-        if version != self.expected:
+        will be; one that expected this one may still be on its way. So may a whole command, which
+        expects nothing."""
+        if version != self.expected and not self.commanded:
             self.unsettled = False
 
     def shows_in(self, record: Record) -> bool:
         """Whether the record shows a write of ours: the connection may have sent it twice."""
         parties: tuple[Holder | Waiter, ...] = (*record.holders, *record.queue)
         return any(party.beat in self.sent for party in parties)
+
+    def holds_in(self, record: Record) -> bool:
+        """Whether the record shows a holder that we wrote."""
+        return any(holder.beat in self.sent for holder in record.holders)
 
     @property
     def claimed(self) -> str:

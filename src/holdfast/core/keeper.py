@@ -14,7 +14,9 @@ For every hold there are three moments, and one timer set to the first of them:
  1. A beat under way delays nothing: danger and loss come at their moments all the same.
  2. A failed beat is tried again soon, and again, until the lease is lost or ended.
  3. After `stop_at` (from `max_hold`) there are no more beats, and the lease expires.
- 4. Under a cap, beats that are due wait in line. A hold that was ended or lost leaves the line
+ 4. A hold with a watchdog is lost at the beat that finds no sign of life of its holder's work for
+    that time: work that hangs must not keep the lock for ever. Its record runs out by its ttl.
+ 5. Under a cap, beats that are due wait in line. A hold that was ended or lost leaves the line
     without taking a turn: too many leases for the cap cost some of them, not all.
 """
 
@@ -84,6 +86,10 @@ class _Kept:
     def beats_by_itself(self) -> bool:
         return self.next_beat is not None and not self.beating and not self.in_line
 
+    def hangs(self, now: Micros) -> bool:
+        watchdog = self.hold.care.watchdog
+        return watchdog is not None and now >= self.hold.alive + watchdog
+
     def stopped(self, at: Micros) -> bool:
         return not self.hold.care.keep or (self.stop_at is not None and at >= self.stop_at)
 
@@ -108,11 +114,16 @@ class Keeper:
         """Returns all holds in the keeper's care."""
         return [*self._kept, *self._new]
 
+    @property
+    def beating(self) -> bool:
+        """Whether a renewal is under way."""
+        return any(kept.beating for kept in self._kept.values())
+
     def add(self, hold: Hold) -> Micros:
         """Take a hold into care. Returns when the keeper must be polled for it.
         Without `keep`, only its loss is watched for."""
         self._new[hold] = None
-        at = hold.acquired + hold.ttl // (2 * BEATS_PER_TTL)
+        at = hold.renewed + hold.ttl // (2 * BEATS_PER_TTL)
         if self._new_at is None or at < self._new_at:
             self._new_at = at
         return at
@@ -174,7 +185,7 @@ class Keeper:
 
     def _fire(self, kept: _Kept, now: Micros, due: Due) -> None:
         hold = kept.hold
-        if now >= hold.deadline:
+        if now >= hold.deadline or kept.hangs(now):
             hold.end("lost", self._reason(kept, now))
             del self._kept[hold]
             due.losses.append(hold)
@@ -188,6 +199,8 @@ class Keeper:
         self._arm(kept)
 
     def _reason(self, kept: _Kept, now: Micros) -> str:
+        if kept.hangs(now):
+            return "its holder's work gave no sign of life: alive() was not called in time"
         if not kept.hold.care.keep:
             return "its ttl ran out, and it was not to be renewed"
         if kept.stopped(now):

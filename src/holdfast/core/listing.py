@@ -8,7 +8,17 @@ from holdfast.core import rules
 from holdfast.core.contract import Conflict, Entry, Interval
 from holdfast.core.effects import NOW, Scan, Steps, Swap
 from holdfast.core.observations import Observations, View
-from holdfast.core.records import SECOND, Holder, Micros, Record, Waiter, last_used
+from holdfast.core.records import (
+    NEVER,
+    SECOND,
+    Happening,
+    Holder,
+    Micros,
+    Record,
+    Waiter,
+    ended,
+    last_used,
+)
 from holdfast.core.steps import look_steps
 from holdfast.errors import Misconfigured, OutcomeUnknown, Unavailable, Unsupported
 
@@ -30,6 +40,7 @@ class LockView(Struct, frozen=True):
     waiters: tuple[Waiter, ...]
     now: Interval | None
     fault: str | None = None
+    history: tuple[Happening, ...] = ()
 
 
 class LockPage(Struct, frozen=True):
@@ -39,9 +50,9 @@ class LockPage(Struct, frozen=True):
     cursor: str | None
 
 
-def show_steps(observations: Observations, key: str) -> Steps[LockView]:
+def show_steps(observations: Observations, key: str, by: Micros = NEVER) -> Steps[LockView]:
     """Load one lock. Returns who holds it and who waits."""
-    view = yield from look_steps(observations, key)
+    view = yield from look_steps(observations, key, by)
     return show_view(observations, key, view)
 
 
@@ -69,7 +80,17 @@ def _from_scan(
 
 def _sighting(key: str, record: Record, now: Interval | None, dead: rules.Dead) -> LockView:
     holders = rules.alive(record.holders, dead)
-    return LockView(key, record.fence, holders, rules.alive(record.queue, dead), now)
+    waiters = rules.alive(record.queue, dead)
+    # Whoever comes next writes down who ran out. Until then it is seen here.
+    gone = (holder for holder in record.holders if holder not in holders)
+    history = record.remembering(*(ended(one, "expired", _ran_out_at(one)) for one in gone)) or ()
+    return LockView(key, record.fence, holders, waiters, now, history=history)
+
+
+def _ran_out_at(holder: Holder) -> Micros:
+    """Returns when a dead holder ran out; where the store has no clock, when it could have at the
+    earliest."""
+    return holder.expires_at or holder.acquired_at + holder.ttl
 
 
 class Purged(Struct, frozen=True):

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from holdfast.core.contract import Entry, Facts, Interval, Version
-from holdfast.core.records import Micros, Record
+from holdfast.core.records import LONGEST_TTL, Micros, Record, Waiter
 from holdfast.core.rules import Dead, Party
 from holdfast.core.validity import RATE, UNREAD, Reading
 
@@ -21,6 +21,9 @@ from holdfast.core.validity import RATE, UNREAD, Reading
 REMEMBERED_KEYS = 16_384
 # A load that comes a moment too early finds the party still alive: aim a little later.
 AFTER_EXPIRY: Micros = 1000
+# For so long whoever has just had a contended lock leaves it to others, who poll: about as long as
+# they sleep between their first polls.
+STEP_BACK: Micros = 30_000
 _NOTHING: dict[tuple[str, str], Micros] = {}
 
 
@@ -45,15 +48,26 @@ class _Judge(Struct, frozen=True, gc=False):
     silent_since: dict[tuple[str, str], Micros]
 
     def __call__(self, party: Party) -> bool:
-        if self.now is not None and party.expires_at:
-            return self.now.earliest > party.expires_at
-        return self.m - self.silent_since.get((party.token, party.beat), self.m) > party.ttl
+        now, expires_at = self.now, party.expires_at
+        if now is not None and expires_at:
+            return now.earliest > expires_at or _is_impossible(party, expires_at - now.latest)
+        silent = self.m - self.silent_since.get((party.token, party.beat), self.m)
+        return silent > party.ttl or _is_impossible(party, party.ttl)
+
+
+def _is_impossible(party: Party, lasts: Micros) -> bool:
+    """Whether a place in the queue would last longer than the longest ttl. It was forged, or the
+    clock has jumped, and must not hold up those behind it. (A holder is never judged by this.)"""
+    return lasts > LONGEST_TTL and type(party) is Waiter
 
 
 class Observations:
     """What one client remembers of its store."""
 
-    __slots__ = ("_contended", "_observed", "_views", "facts", "reached", "reading", "recall")
+    __slots__ = (
+        *("_back_at", "_contended", "_observed", "_steps_back", "_views"),
+        *("facts", "reached", "reading", "recall"),
+    )
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -61,7 +75,9 @@ class Observations:
         self.reached: Micros | None = None  # a time that the store's clock has surely shown
         self._views: dict[str, View] = {}
         self.recall = self._views.get  # a record as we wrote it last, if we have it
-        self._contended: dict[str, None] = {}  # keys that we had to wait for
+        self._contended: dict[str, None] = {}  # keys that others want too
+        self._steps_back = facts.wakeup == "poll" and not facts.cheap_places
+        self._back_at: dict[str, Micros] = {}  # until when contended keys are left to others
         self._observed: dict[str, dict[tuple[str, str], Micros]] = {}
 
     # --- the clock ------------------------------------------------------------------------
@@ -89,17 +105,39 @@ class Observations:
             self.reading = view
         if self._contended and not view.record.holders and key in self._contended:
             # Another client waits for it and will have it before we want it again.
-            self._contended.pop(key, None)
+            if not view.record.queue:
+                self._contended.pop(key, None)
             self.forget(key)
+            if self._steps_back:
+                self._back_at[key] = view.got + STEP_BACK
+                if len(self._back_at) > REMEMBERED_KEYS:
+                    _drop_oldest(self._back_at)
         else:
             self._remember(key, view)
 
     def contend(self, key: str) -> None:
-        """Note that a claim of ours has to wait for this key."""
+        """Note that others want this key too: a claim of ours has to wait, or a swap failed."""
         if not self.facts.scripted:
             self._contended[key] = None
             if len(self._contended) > REMEMBERED_KEYS:
                 _drop_oldest(self._contended)
+
+    def steps_back_until(self, key: str) -> Micros:
+        """Returns until when to leave this key to others, because we have just had it and they
+        wanted it too; 0 mostly. Where nobody is told of a free lock and the queue is for long
+        waits, whoever frees it would have it again before the others have looked."""
+        return self._back_at.pop(key, 0) if self._back_at else 0
+
+    def to_amend(self, key: str, now: Micros) -> bool:
+        """Whether to amend this key: others want it too, so that a swap would often fail. Not
+        without any reading of the clock, which the store then may be unable to give."""
+        if not self.facts.amends or key not in self._contended:
+            return False
+        return self.reading.stamp(now, "") is not None
+
+    def __contains__(self, key: str) -> bool:
+        """Whether the record of this key is remembered."""
+        return key in self._views
 
     def expect(self, key: str, entry: Entry, got: Micros) -> None:
         """Remember what a notification showed: a swap may rely on it, because it proves it."""

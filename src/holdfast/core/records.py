@@ -21,7 +21,10 @@ FORMAT = 1
 
 Micros: TypeAlias = int
 SECOND: Micros = 1_000_000
+# Later than any clock shows.
+NEVER: Micros = 1 << 62
 
+LONGEST_TTL: Micros = 30 * 24 * 3600 * SECOND
 # How long the record of a free lock stays, so that its fence goes on growing.
 TOMBSTONE: Micros = 24 * 3600 * SECOND
 
@@ -34,11 +37,13 @@ Positive = Annotated[int, Meta(ge=1, le=LARGEST)]
 # Where a lock is counted on from what others wrote, less: Lua's numbers are exact below 2^53, and
 # as microseconds that is the year 2255. A grant that would need a larger fence is refused.
 LARGEST_FENCE = 2**53 - 2
+# At most so many numbers belong to one grant: a millisecond of the clock. See rule 3 of `rules`.
+RANGE = 1000
 Fence = Annotated[int, Meta(ge=0, le=LARGEST_FENCE)]
 Duration = Annotated[int, Meta(ge=1, le=2**53)]
 
 
-_UNSHOWN = frozenset({"token", "ticket", "beat", "next_beat", "sent", "freed", "wake"})
+_UNSHOWN = frozenset({"token", "ticket", "beat", "next_beat", "sent", "freed", "heir", "wake"})
 
 
 def _rich_repr(self: Struct) -> list[tuple[str, Any]]:
@@ -95,9 +100,40 @@ class Waiter(Discreet, frozen=True, omit_defaults=True, gc=False):
     expires_at: Natural
     beat: str
     limit: Positive | None = None
+    lease: Duration | None = None  # the ttl of its grant, if whoever frees the lock may write that
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         return [("owner", self.owner), ("mode", self.mode)]
+
+
+Ended = Literal["expired", "evicted", "handed over"]
+# The record remembers so many of the latest.
+REMEMBERED = 5
+
+
+class Happening(Struct, frozen=True, array_like=True, gc=False):
+    """How a grant ended that its holder did not release, for people.
+
+    A plain release leaves no trace: it is the usual end, and must stay cheap."""
+
+    what: Ended
+    at: Natural  # when it was noticed
+    owner: str
+    fence: Fence
+    since: Natural  # when the grant began
+    by: str = ""  # the operator who evicted it, or who took it over
+    why: str = ""  # the operator's reason
+
+
+def ended(holder: Holder, what: Ended, at: Micros, by: str = "", why: str = "") -> Happening:
+    """Returns what to remember of a grant that has ended: not before it began, although whoever
+    notices it may know the store's time better than the holder did, and so have an earlier one."""
+    at = max(at, holder.acquired_at)
+    return Happening(what, at, holder.owner, holder.fence, holder.acquired_at, by, why)
+
+
+# What is remembered of a key; unset, and not in the record's text, if that is nothing.
+History: TypeAlias = tuple[Happening, ...] | msgspec.UnsetType
 
 
 class Record(Discreet, frozen=True, gc=False):
@@ -109,6 +145,13 @@ class Record(Discreet, frozen=True, gc=False):
     updated_at: Natural = 0
     freed: str = ""  # the token that was freed last, so that freeing twice can be told
     v: int = FORMAT
+    history: History = msgspec.UNSET
+
+    def remembering(self, *news: Happening) -> History:
+        """Returns the history of the key with these added to it."""
+        if not news:
+            return self.history
+        return (*(self.history or ()), *news)[-REMEMBERED:]
 
 
 EMPTY = Record()
@@ -138,6 +181,7 @@ class _Stored(Struct, gc=False):
     updated_at: Natural
     v: int
     freed: str = ""
+    history: History = msgspec.UNSET
 
 
 class _Version(Struct):
@@ -149,29 +193,37 @@ UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 # The record as JSON. Not wrapped in a function: every swap calls it.
 encode = msgspec.json.Encoder().encode
-# Made when it is first needed: that takes a millisecond, and many a program never needs it.
-_decoder: msgspec.json.Decoder[_Stored] | None = None
+# Decoders are made when their module is imported, never at first use: while one thread makes a
+# decoder, msgspec already lets others use what it knows of the type, half of which is missing, and
+# the process ends with a segmentation fault (seen with msgspec 0.22).
+_decoder = msgspec.json.Decoder(_Stored)
+_version_decoder = msgspec.json.Decoder(_Version)
 
 
 def decode(raw: bytes | str) -> Record:
     """Returns the record in a JSON text, or raises `Undecodable` with the reason."""
-    global _decoder
-    if _decoder is None:
-        _decoder = msgspec.json.Decoder(_Stored)
     try:
         stored = _decoder.decode(raw)
     except UNREADABLE as exc:
         raise undecodable(raw, f"it is not a lock record ({exc})") from None
     if stored.v != FORMAT:
         raise undecodable(raw, f"its format is {stored.v}")
-    return Record(stored.fence, stored.holders, stored.queue, stored.updated_at, stored.freed)
+    return Record(
+        stored.fence,
+        stored.holders,
+        stored.queue,
+        stored.updated_at,
+        stored.freed,
+        FORMAT,
+        stored.history,
+    )
 
 
 def undecodable(raw: bytes | str, why: str) -> Undecodable:
     """Returns what to raise about a text: `NewerFormat` if a later release wrote it, which may
     have changed every field but `v`, or else `Undecodable` with this reason."""
     try:
-        version = msgspec.json.decode(raw, type=_Version).v
+        version = _version_decoder.decode(raw).v
     except UNREADABLE:
         return Undecodable(why)
     if version > FORMAT:
@@ -184,7 +236,7 @@ def last_used(record: Record) -> Micros:
     starts again at the clock is larger than the one in the record."""
     parties: tuple[Holder | Waiter, ...] = (*record.holders, *record.queue)
     ends = (max(party.expires_at, record.updated_at + party.ttl) for party in parties)
-    return max((record.updated_at, record.fence, *ends))
+    return max((record.updated_at, record.fence + RANGE, *ends))
 
 
 def droppable_at(record: Record) -> Micros:

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec import UNSET
+
 from holdfast.core import rules
-from holdfast.core.commands import Granted, Renew, Verdict
+from holdfast.core.commands import Granted, Verdict
 from holdfast.core.contract import Applied, Conflict, Swapped
 from holdfast.core.effects import NOW, Apply, ApplyMany, Draw, Steps, Swap, SwapMany
 from holdfast.core.holds import Attempt, Hold
 from holdfast.core.observations import Observations, View
-from holdfast.core.records import Micros
-from holdfast.core.steps import BEAT_BYTES, apply_steps
+from holdfast.core.records import EMPTY, NEVER, History, Micros
+from holdfast.core.steps import BEAT_BYTES, apply_steps, history_steps
 from holdfast.core.validity import Reading
 from holdfast.errors import HoldfastError, LeaseLost, OutcomeUnknown, Unavailable
 
@@ -29,21 +31,38 @@ from holdfast.errors import HoldfastError, LeaseLost, OutcomeUnknown, Unavailabl
 STORE_IS_IN_TROUBLE = 2
 
 
-def renew_steps(observations: Observations, hold: Hold) -> Steps[None]:
-    """Renew one hold, or raise `LeaseLost` because it is gone."""
+def renew_steps(observations: Observations, hold: Hold, by: Micros = NEVER) -> Steps[None]:
+    """Renew one hold, or raise `LeaseLost` because it is gone. An answer that comes after `by`, or
+    after the hold's deadline, is of no use."""
     now = yield from NOW
-    attempt = Attempt(hold.key, Renew(hold.token))
+    attempt = Attempt(hold.key, hold.renewal(), by=min(by, hold.deadline))
     verdict, view = yield from apply_steps(observations, attempt, attempt.command, now)
-    _renewed(hold, verdict, attempt.sent, view.got)
-
-
-def _renewed(hold: Hold, verdict: Verdict, sent: Mapping[str, Micros], got: Micros) -> None:
+    history: History = UNSET
     if not isinstance(verdict, Granted):
-        raise _lost(hold, "its record is gone: it was evicted, released elsewhere, or ran out")
+        until = min(by, hold.deadline)  # to know why is not worth being late
+        history = yield from history_steps(observations, hold.key, view, until)
+    _renewed(hold, verdict, attempt.sent, view.got, history)
+
+
+def _renewed(
+    hold: Hold,
+    verdict: Verdict,
+    sent: Mapping[str, Micros],
+    got: Micros,
+    history: History = UNSET,
+) -> None:
+    if not isinstance(verdict, Granted):
+        why = hold.why_gone(history)
+        raise _lost(
+            hold, why or "its record is gone: it was evicted, released elsewhere, or ran out"
+        )
     if not hold.valid(got):
         raise _lost(hold, "its renewal came back too late")
     hold.extend(verdict.holder, sent[verdict.holder.beat])
+    hold.contended = bool(verdict.wanted)
     hold.wanted = verdict.wanted
+    if hold.member is not None and hold.member.cohort is not None:
+        hold.wanted += hold.member.cohort.waiters(hold)
 
 
 def _lost(hold: Hold, why: str) -> LeaseLost:
@@ -68,27 +87,40 @@ def _by_script_steps(
     observations: Observations, holds: Sequence[Hold], sent: Mapping[str, Micros], now: Micros
 ) -> Steps[list[HoldfastError | None]]:
     applies = [
-        Apply(hold.key, Renew(hold.token, hold.holder), beat)
+        Apply(hold.key, hold.renewal(hold.holder), beat)
         for hold, beat in zip(holds, sent, strict=True)
     ]
-    outcomes, got = yield from ApplyMany(tuple(applies))
+    outcomes, got = yield from ApplyMany(tuple(applies), _useful_by(holds))
     last = outcomes[-1]
     if isinstance(last, Applied):
         observations.read_clock(Reading(last.now, now, got))
-    return [
-        _renewed_by_script(hold, outcome, sent, got)
-        for hold, outcome in zip(holds, outcomes, strict=True)
-    ]
+    results = []
+    for hold, outcome in zip(holds, outcomes, strict=True):
+        history: History = UNSET
+        if isinstance(outcome, Applied) and not isinstance(outcome.verdict, Granted):
+            view = View(outcome.now, now, got, EMPTY, outcome.version)
+            history = yield from history_steps(observations, hold.key, view, hold.deadline)
+        results.append(_renewed_by_script(hold, outcome, sent, got, history))
+    return results
+
+
+def _useful_by(holds: Sequence[Hold]) -> Micros:
+    """Returns until when an answer helps any of these holds."""
+    return max(hold.deadline for hold in holds)
 
 
 def _renewed_by_script(
-    hold: Hold, outcome: Applied | Exception, sent: Mapping[str, Micros], got: Micros
+    hold: Hold,
+    outcome: Applied | Exception,
+    sent: Mapping[str, Micros],
+    got: Micros,
+    history: History,
 ) -> HoldfastError | None:
     if isinstance(outcome, HoldfastError):
         return outcome
     if isinstance(outcome, Exception):
         return OutcomeUnknown(f"The renewal failed in an unforeseen way: {outcome!r}")
-    return _outcome(hold, outcome.verdict, sent, got)
+    return _outcome(hold, outcome.verdict, sent, got, history)
 
 
 def _by_swap_steps(
@@ -102,7 +134,7 @@ def _by_swap_steps(
             beat.prepare(observations, nonce, now)
     ready = [beat for beat in beats if beat.swap is not None]
     swaps = tuple(beat.swap for beat in ready if beat.swap is not None)
-    outcomes, got = (yield from SwapMany(swaps)) if swaps else ((), now)
+    outcomes, got = (yield from SwapMany(swaps, _useful_by(holds))) if swaps else ((), now)
     for beat, outcome in zip(ready, outcomes, strict=True):
         beat.landed(observations, outcome, now, got)
     troubles = [outcome for outcome in outcomes if isinstance(outcome, HoldfastError)]
@@ -131,7 +163,7 @@ class _Beat:
         if view is None or stamp is None:
             return
         dead = observations.dead(hold.key, view.now, now)
-        decision = rules.decide(Renew(hold.token), view.record, dead, stamp)
+        decision = rules.decide(hold.renewal(), view.record, dead, stamp)
         if decision.record is not None:
             self.swap = Swap(hold.key, view.version, decision.record)
             self.verdict = decision.verdict
@@ -181,10 +213,14 @@ def _alone_steps(observations: Observations, hold: Hold) -> Steps[HoldfastError 
 
 
 def _outcome(
-    hold: Hold, verdict: Verdict, sent: Mapping[str, Micros], got: Micros
+    hold: Hold,
+    verdict: Verdict,
+    sent: Mapping[str, Micros],
+    got: Micros,
+    history: History = UNSET,
 ) -> HoldfastError | None:
     try:
-        _renewed(hold, verdict, sent, got)
+        _renewed(hold, verdict, sent, got, history)
     except LeaseLost as lost:
         return lost
     return None

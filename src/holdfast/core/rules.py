@@ -17,15 +17,23 @@ Rules:
         shared            yes    yes      no                      no
         counted           yes    no       while fewer than limit  no
 
- 3. A grant's fence is larger than every fence before it on this key, and at least what the
-    store's clock has surely reached, in microseconds; but never ahead of that clock. So it
-    goes on growing when the record was lost.
+ 3. The record's fence grows with every grant: to what the store's clock has surely reached, in
+    microseconds, or else by one. So it goes on growing when the record was lost. A grant's own
+    fence is larger than the record's before it, and not larger than the record's after it. An
+    exclusive grant gets the first of these numbers (of the last `RANGE`): the others are its
+    holder's, to pass the lock on inside of its process with a fence of its own each time.
  4. Only a live token renews, frees or offers. Freeing is by token alone.
  5. Renewing sets the expiry and never brings it closer: another party of a shared lease
-    may rely on the later one.
+    may rely on the later one. It brings along who has the grant now, if it was passed on.
  6. Every command may be applied twice: the second time finds what the first one left
     (a token that holds, the token freed last) and gives the same answer. Only an eviction
     then finds nobody to evict: it names the grants that are to go, so nobody new does.
+ 7. Whoever frees a lock may name an heir: the first in the queue, if it wants the lock alone and
+    has left word for how long. The write that frees the lock is its grant, and it only has to
+    look. Whether it is still there to look is for the one who names it to know; if it is not,
+    its ttl ends the grant, as any other. Its beat stays that of its place, by which it knows when
+    it wrote that; and the grant lasts at least as long as one that was written then. (The clock
+    of a release can be older: it is read before the record is.)
 """
 
 from __future__ import annotations
@@ -55,7 +63,16 @@ from holdfast.core.commands import (
     Take,
     Wake,
 )
-from holdfast.core.records import Holder, Record, Waiter
+from holdfast.core.records import (
+    FORMAT,
+    LARGEST_FENCE,
+    RANGE,
+    Holder,
+    Mode,
+    Record,
+    Waiter,
+    ended,
+)
 
 Party: TypeAlias = Holder | Waiter
 Dead: TypeAlias = Callable[[Party], bool]
@@ -75,9 +92,24 @@ def decide(command: Command, record: Record, dead: Dead, stamp: Stamp) -> Decisi
 
 
 def next_fence(record: Record, stamp: Stamp) -> int:
-    """Returns the fence of a new grant, by rule 3."""
+    """Returns how far a grant takes the record's fence, by rule 3."""
     reached = stamp.at if stamp.reached is None else stamp.reached
     return reached if reached > record.fence else record.fence + 1
+
+
+def fences(mode: Mode, record: Record, stamp: Stamp) -> tuple[int, int]:
+    """Returns the first and the last number of a new grant, by rule 3.
+
+    Most clocks have gone on by more than a range since the grant before. Where the clock stands
+    still for longer, or there is none, the range reaches beyond what it has surely shown, but not
+    beyond what it can show, nor beyond the largest fence: the last grants have shorter ranges.
+    """
+    last = next_fence(record, stamp)
+    if mode != "exclusive":
+        return last, last
+    first = max(record.fence + 1, last - RANGE)
+    most = min(stamp.at, LARGEST_FENCE) if stamp.clocked else LARGEST_FENCE
+    return first, max(last, min(first + RANGE, most))
 
 
 def fits_beside(claim: Claim | Waiter, before: Sequence[Party]) -> bool:
@@ -155,19 +187,30 @@ def _claim(claim: Claim, record: Record, dead: Dead, stamp: Stamp) -> Decision:
     queue: tuple[Waiter, ...] = alive(record.queue, dead)
     mine = find(holders, claim.token)
     if mine is not None:
-        return Decision(Granted(mine, without(queue, claim.token)[:SHOWN]))
+        # An heir's numbers are those of the record: nobody was granted anything since (rule 3).
+        last = record.fence if claim.inherits else 0
+        return Decision(Granted(mine, without(queue, claim.token)[:SHOWN], last))
     other_limit = _other_limit(claim, holders)
     if other_limit is not None:
         return Decision(Mismatch(other_limit))
+    swept = len(holders) < len(record.holders) or len(queue) < len(record.queue)
+    if len(holders) < len(record.holders):
+        record = _without_the_dead(record, holders, stamp)
     ahead = _ahead_of(claim.token, queue)
     if not fits_beside(claim, (*holders, *ahead)):
         decision = _wait_in_line(claim, record, holders, queue, ahead, stamp)
     else:
         decision = _grant(claim, record, holders, without(queue, claim.token), stamp)
-    swept = len(holders) < len(record.holders) or len(queue) < len(record.queue)
     if swept and decision.record is not None and decision.record.queue:
         return replace(decision, wake=next_up(decision.record, nobody))
     return decision
+
+
+def _without_the_dead(record: Record, holders: tuple[Holder, ...], stamp: Stamp) -> Record:
+    """Returns the record with these holders alone, which remembers how the others ended."""
+    dead = (holder for holder in record.holders if holder not in holders)
+    history = record.remembering(*(ended(holder, "expired", stamp.at) for holder in dead))
+    return replace(record, holders=holders, history=history)
 
 
 def _grant(
@@ -177,10 +220,11 @@ def _grant(
     queue: tuple[Waiter, ...],
     stamp: Stamp,
 ) -> Decision:
-    fence = next_fence(record, stamp)
-    holder = claim.holder(fence, stamp.at, stamp.expiry(claim.ttl), stamp.beat)
+    first, last = fences(claim.mode, record, stamp)
+    holder = claim.holder(first, stamp.at, stamp.expiry(claim.ttl), stamp.beat)
     return Decision(
-        Granted(holder, queue[:SHOWN]), Record(fence, (*holders, holder), queue, stamp.at)
+        Granted(holder, queue[:SHOWN], last),
+        Record(last, (*holders, holder), queue, stamp.at, "", FORMAT, record.history),
     )
 
 
@@ -221,9 +265,11 @@ def _wait_in_line(
         stamp.expiry(claim.patience),
         stamp.beat,
         claim.limit,
+        claim.ttl if claim.inherits else None,
     )
     line = with_changed(queue, place) if before else (*queue, place)
-    return Decision(blocked, Record(record.fence, holders, line, stamp.at))
+    waiting = Record(record.fence, holders, line, stamp.at, "", FORMAT, record.history)
+    return Decision(blocked, waiting)
 
 
 def _renew(renew: Renew, record: Record, dead: Dead, stamp: Stamp) -> Decision:
@@ -231,12 +277,20 @@ def _renew(renew: Renew, record: Record, dead: Dead, stamp: Stamp) -> Decision:
     if mine is None or dead(mine):
         return Decision(NotHeld())
     expires_at = max(mine.expires_at, stamp.expiry(mine.ttl)) if stamp.clocked else 0
-    renewed = replace(mine, expires_at=expires_at, beat=stamp.beat)
+    renewed = replace(passed_on(mine, renew.passed_on), expires_at=expires_at, beat=stamp.beat)
     holders = (renewed,) if len(record.holders) == 1 else with_changed(record.holders, renewed)
     return Decision(
         Granted(renewed, alive(record.queue, dead)[:SHOWN]),
-        Record(record.fence, holders, record.queue, stamp.at),
+        Record(record.fence, holders, record.queue, stamp.at, "", FORMAT, record.history),
     )
+
+
+def passed_on(mine: Holder, lease: Holder | None) -> Holder:
+    """Returns a grant as it is after it was passed on: with the fence, the owner and the note of
+    the latest lease. A renewal by somebody who knows of an earlier one only changes none of it."""
+    if lease is None or lease.fence <= mine.fence:
+        return mine
+    return replace(mine, fence=lease.fence, owner=lease.owner, note=lease.note)
 
 
 def _free(free: Free, record: Record, dead: Dead, stamp: Stamp) -> Decision:
@@ -244,8 +298,32 @@ def _free(free: Free, record: Record, dead: Dead, stamp: Stamp) -> Decision:
     queue = without(record.queue, free.token) if record.queue else record.queue
     if len(holders) == len(record.holders) and len(queue) == len(record.queue):
         return Decision(FREED if record.freed == free.token else NotHeld())
-    freed = Record(record.fence, holders, queue, stamp.at, free.token)
+    freed = Record(record.fence, holders, queue, stamp.at, free.token, FORMAT, record.history)
+    if free.heir and record.holders and not holders:
+        bequeathed = _bequeathed(free.heir, freed, dead, stamp)
+        if bequeathed is not None:
+            return Decision(FREED, bequeathed, (free.heir,))
     return Decision(FREED, freed, next_up(freed, dead))
+
+
+def _bequeathed(heir: str, freed: Record, dead: Dead, stamp: Stamp) -> Record | None:
+    """Returns a free record with the first in its queue as the holder, by rule 7; None if this is
+    not the heir, or cannot be granted the lock by somebody else."""
+    first = freed.queue[0] if freed.queue else None
+    if first is None or first.token != heir or first.mode != "exclusive":
+        return None
+    # Whoever may have run out by now is not judged by an older clock either.
+    if first.lease is None or dead(first) or not stamp.clocked or stamp.at > first.expires_at:
+        return None
+    fence, last = fences("exclusive", freed, stamp)
+    if last > LARGEST_FENCE:
+        return None
+    placed_at = first.expires_at - first.ttl
+    ends_at = max(stamp.at, placed_at) + first.lease
+    holder = Holder(
+        heir, fence, first.owner, "exclusive", first.lease, stamp.at, ends_at, first.beat
+    )
+    return replace(freed, fence=last, holders=(holder,), queue=freed.queue[1:])
 
 
 def _offer(offer: Offer, record: Record, dead: Dead, stamp: Stamp) -> Decision:
@@ -264,7 +342,8 @@ def _offer(offer: Offer, record: Record, dead: Dead, stamp: Stamp) -> Decision:
         offered=True,
     )
     holders = (*without(record.holders, offer.token), offered)
-    return Decision(Granted(offered), Record(record.fence, holders, record.queue, stamp.at))
+    left = Record(record.fence, holders, record.queue, stamp.at, "", FORMAT, record.history)
+    return Decision(Granted(offered), left)
 
 
 def _take(take: Take, record: Record, dead: Dead, stamp: Stamp) -> Decision:
@@ -288,18 +367,24 @@ def _take(take: Take, record: Record, dead: Dead, stamp: Stamp) -> Decision:
         offered.note if take.note is None else take.note,
     )
     holders = (*without(record.holders, take.ticket), taken)
+    history = record.remembering(ended(offered, "handed over", stamp.at, take.owner))
     return Decision(
         Granted(taken, alive(record.queue, dead)[:SHOWN]),
-        Record(fence, holders, record.queue, stamp.at),
+        Record(fence, holders, record.queue, stamp.at, "", FORMAT, history),
     )
 
 
 def _evict(evict: Evict, record: Record, dead: Dead, stamp: Stamp) -> Decision:
     out = tuple(h for h in record.holders if h.fence in evict.fences)
-    if not out:
+    queue = tuple(waiter for waiter in record.queue if waiter.token not in evict.waiters)
+    if not out and len(queue) == len(record.queue):
         return Decision(Evicted(()))
     holders = tuple(h for h in record.holders if h not in out)
-    left = Record(next_fence(record, stamp), holders, record.queue, stamp.at)
+    history = record.remembering(
+        *(ended(h, "evicted", stamp.at, evict.operator, evict.reason) for h in out)
+    )
+    fence = next_fence(record, stamp) if out else record.fence
+    left = Record(fence, holders, queue, stamp.at, "", FORMAT, history)
     return Decision(Evicted(out), left, next_up(left, dead))
 
 

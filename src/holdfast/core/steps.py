@@ -16,7 +16,12 @@ unchanged under threads, asyncio and the simulator. How they work:
  4. "Surely not done" is said of the whole attempt: once the outcome of a write is unknown,
     it stays so (`unsettled`) until an answer shows what became of it. A later try that was
     surely not carried out shows nothing.
- 5. State is changed between yields only. An interrupt may end a generator at any
+ 5. A key that others want too is amended, where the store can: it holds the record still while
+    the rules look at it, so that no write of another client makes ours fail. What has no answer is
+    sent again, as to a store that runs the rules.
+ 6. An attempt knows by when its caller needs an answer (`Attempt.by`). All its requests carry
+    that; between two conflicts the steps look at the clock.
+ 7. State is changed between yields only. An interrupt may end a generator at any
     instruction: the attempt remembers what may be in the store, and `undo_steps` takes
     it out. Whoever runs steps with an attempt runs `undo_steps` if they do not succeed.
 """
@@ -24,23 +29,29 @@ unchanged under threads, asyncio and the simulator. How they work:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
+
+from msgspec import UNSET
 
 from holdfast.core import rules
 from holdfast.core.commands import (
     Blocked,
+    Claim,
     Command,
+    Decision,
     Free,
     Freed,
     Granted,
     Stamp,
     Verdict,
 )
-from holdfast.core.contract import Entry, Swapped
+from holdfast.core.contract import Amended, Applied, Entry, Swapped
 from holdfast.core.effects import (
     NOW,
     WALL,
+    Amend,
     Apply,
+    Ask,
     Draw,
     Emit,
     Load,
@@ -48,13 +59,15 @@ from holdfast.core.effects import (
     Steps,
     Swap,
 )
-from holdfast.core.events import StoreTrouble
+from holdfast.core.events import StoreTrouble, Tried
 from holdfast.core.holds import NO_BEAT, Attempt
 from holdfast.core.observations import Observations, View
 from holdfast.core.records import (
     EMPTY,
     LARGEST_FENCE,
     SECOND,
+    Discreet,
+    History,
     Micros,
 )
 from holdfast.errors import (
@@ -81,22 +94,25 @@ MOST_DOUBLINGS = 6
 MOST_REFUSALS = 20
 # If the error comes within this time, the connection broke, and another try may be answered.
 CUT_OFF_WITHIN: Micros = SECOND
-# Verdicts that come with a write: if the remembered record was stale, the swap is a conflict.
+# Verdicts that come with a write: if the remembered record was stale, the swap is a conflict. (A
+# place in the queue is one too, but where it makes other writes fail, it is looked for first.)
 _PROVEN_BY_SWAP = frozenset({Granted, Freed})
+_PROVEN_WHERE_PLACES_ARE_CHEAP = frozenset({Granted, Freed, Blocked})
 
 
 # What became of a command, and the record it was about (a scripted store shows no record,
 # only its version and clock).
 Answer: TypeAlias = tuple[Verdict, View]
 R = TypeVar("R")
+A = TypeVar("A")
 
 
 # --- one command ----------------------------------------------------------------------------
 
 
-def look_steps(observations: Observations, key: str) -> Steps[View]:
+def look_steps(observations: Observations, key: str, by: Micros) -> Steps[View]:
     """Load a record, and note it in the observations."""
-    entry, sent, got = yield from Load(key)
+    entry, sent, got = yield from Load(key, by)
     return _view(observations, key, entry, sent, got)
 
 
@@ -121,10 +137,18 @@ def corrupt(key: str, entry: Entry) -> CorruptRecord:
     )
 
 
-def _not_written(key: str) -> Unavailable:
+def not_written(key: str) -> Unavailable:
+    """Returns what to raise when a store ignores a write."""
     return Unavailable(
         f"The store does not write the record of {key!r}, although it has not changed: is there "
         f"a trigger or a policy in the way?"
+    )
+
+
+def _outrun(key: str, conflicts: int) -> Unavailable:
+    return Unavailable(
+        f"Others changed the record of {key!r} {conflicts} times while this call tried to, and its "
+        f"time is over."
     )
 
 
@@ -132,8 +156,24 @@ def apply_steps(
     observations: Observations, attempt: Attempt, command: Command, now: Micros
 ) -> Steps[Answer]:
     """Carry one command to the end. `now` is the own clock's time, or a little earlier."""
-    steps = _script_steps if observations.facts.scripted else _swap_steps
+    key, steps = attempt.key, _swap_steps
+    if observations.facts.scripted:
+        steps = _script_steps
+    elif observations.to_amend(key, now) and not _swaps_first(observations, key, command):
+        steps = _amend_steps
     return steps(observations, attempt, command, now)
+
+
+def _swaps_first(observations: Observations, key: str, command: Command) -> bool:
+    """Whether a contended key is swapped all the same, because the record is known. That is so
+    right after a release to an heir, who only looks, and for a place that is renewed in peace."""
+    return _saves_a_trip(observations, command) and key in observations
+
+
+def _saves_a_trip(observations: Observations, command: Command) -> bool:
+    """Whether a place in the queue is worth a swap: across a network an amend is two trips."""
+    in_line = type(command) is Claim and command.queue
+    return in_line and observations.facts.reach == "network"
 
 
 def _swap_steps(
@@ -141,6 +181,7 @@ def _swap_steps(
 ) -> Steps[Answer]:
     """Load, decide and swap, again after each conflict."""
     key = attempt.key
+    proofs = _PROVEN_WHERE_PLACES_ARE_CHEAP if observations.facts.amends else _PROVEN_BY_SWAP
     view = observations.recall(key)
     proven = False  # a view is proven by a reply; a recalled one only by its swap
     unanswered = False
@@ -164,7 +205,7 @@ def _swap_steps(
             dead = observations.dead(key, view.now, view.sent if proven else now)
         decision = rules.decide(command, record, dead, stamp)
         verdict, new = decision.verdict, decision.record
-        if not proven and (new is None or type(verdict) not in _PROVEN_BY_SWAP):
+        if not proven and (new is None or type(verdict) not in proofs):
             view = None
             continue
         if new is None:
@@ -173,19 +214,23 @@ def _swap_steps(
             return verdict, view
         if new.fence > LARGEST_FENCE:
             raise corrupt(key, Entry(record))
+        if conflicts and now >= attempt.by:
+            if type(verdict) is Blocked:
+                return verdict, view  # a place in the queue is of no use any more
+            raise worst_known_outcome(_outrun(key, conflicts), attempt)
         touched_before, unsettled_before = attempt.touched, attempt.unsettled
         attempt.sent[beat] = now
         attempt.touched = attempt.unsettled = True
         try:
-            outcome, got = yield from Swap(key, view.version, new, decision.wake)
+            outcome, got = yield from Swap(key, view.version, new, decision.wake, attempt.by)
         except OutcomeUnknown:
             attempt.doubted, attempt.expected = True, view.version
             observations.forget(key)
-            if unanswered:  # twice in a row: the caller knows how long to go on
+            now = yield from NOW
+            if unanswered or now >= attempt.by:  # after two in a row the caller decides
                 raise
             unanswered = True
             view = None
-            now = yield from NOW
             continue
         except HoldfastError as trouble:
             attempt.touched, attempt.unsettled = touched_before, unsettled_before
@@ -196,22 +241,31 @@ def _swap_steps(
             observations.wrote(key, view)
             return verdict, view
         attempt.touched = touched_before or attempt.shows_in(outcome.entry.record)
+        # What is refused may have been done all the same, by the first of two deliveries. Then
+        # "surely not done" would be wrong, whatever becomes of the next request.
+        attempt.unsettled = attempt.holds_in(outcome.entry.record)
         observations.forget(key)
         refusals = refusals + 1 if outcome.entry.version == view.version else 0
         if refusals > MOST_REFUSALS:
-            raise _not_written(key)
+            raise not_written(key)
         view, proven = _view(observations, key, outcome.entry, now, got), True
         now = got
+        observations.contend(key)
         conflicts += 1
-        if conflicts > CONFLICTS_AT_FULL_SPEED:
-            now = yield from _pause_after_conflicts_steps(conflicts, verdict)
-            view = None  # what was seen before the pause is old by now
+        once_more = conflicts == 1 and _saves_a_trip(observations, command)
+        if observations.to_amend(key, now) and not once_more:
+            return (yield from _amend_steps(observations, attempt, command, now))
+        if conflicts > CONFLICTS_AT_FULL_SPEED and now < attempt.by:
+            left = attempt.by - now
+            now = yield from _pause_after_conflicts_steps(conflicts, verdict, left)
+            if now < attempt.by:
+                view = None  # what was seen before the pause is old by now
 
 
 def _look_again_steps(observations: Observations, attempt: Attempt) -> Steps[View]:
     """Load the record of an attempt, and note in it what that tells about its last write."""
     try:
-        view = yield from look_steps(observations, attempt.key)
+        view = yield from look_steps(observations, attempt.key, attempt.by)
     except HoldfastError as trouble:
         raise worst_known_outcome(trouble, attempt) from trouble.__cause__
     attempt.saw_version(view.version)
@@ -225,13 +279,15 @@ def _unclocked_stamp_steps(observations: Observations, view: View, beat: str) ->
     return Stamp((yield from WALL), beat, False, reached)
 
 
-def _pause_after_conflicts_steps(conflicts: int, verdict: Verdict) -> Steps[Micros]:
+def _pause_after_conflicts_steps(
+    conflicts: int, verdict: Verdict, longest: Micros
+) -> Steps[Micros]:
     """Pause for a random time, which grows for those who only want a place in the queue. Returns
     the own clock's time."""
     doublings = conflicts - CONFLICTS_AT_FULL_SPEED if type(verdict) is Blocked else 0
     at_most = FIRST_PAUSE << min(doublings, MOST_DOUBLINGS)
     drawn = yield from Draw(2)
-    yield from Sleep(int(drawn, 16) * at_most >> 16)
+    yield from Sleep(min(int(drawn, 16) * at_most >> 16, longest))
     return (yield from NOW)
 
 
@@ -239,6 +295,75 @@ def _script_steps(
     observations: Observations, attempt: Attempt, command: Command, now: Micros
 ) -> Steps[Answer]:
     """The same in one trip, where the store runs the rules."""
+
+    def ask(beat: str, now: Micros) -> Ask[tuple[Applied, Micros]]:
+        return iter(Apply(attempt.key, command, beat, attempt.by))
+
+    applied, sent, got = yield from _one_trip_steps(attempt, ask, now)
+    view = View(applied.now, sent, got, EMPTY, applied.version)
+    observations.read_clock(view)
+    return applied.verdict, view
+
+
+def _amend_steps(
+    observations: Observations, attempt: Attempt, command: Command, now: Micros
+) -> Steps[Answer]:
+    """The same where the store holds the record still while the rules look at it."""
+    key, touched_before = attempt.key, attempt.touched
+
+    def ask(beat: str, now: Micros) -> Ask[tuple[Amended, Micros]]:
+        change = Amendment(key, command, beat, now, observations)
+        return iter(Amend(key, change, attempt.by))
+
+    amended, sent, got = yield from _one_trip_steps(attempt, ask, now)
+    decision, entry = amended.decision, amended.entry
+    view = observations.saw(key, entry, sent, got)
+    if decision.record is not None:
+        observations.wrote(key, view)
+    elif type(decision.verdict) is not Granted and not attempt.doubted:
+        attempt.touched = touched_before
+    return decision.verdict, view
+
+
+class Amendment(Discreet, frozen=True, gc=False):
+    """A command as a function of the entry that the store has under its key."""
+
+    key: str
+    command: Command
+    beat: str
+    sent: Micros
+    observations: Observations
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("command", self.command)]
+
+    def __call__(self, entry: Entry) -> Decision:
+        """Returns what the rules decide. The clock in the entry was read after the request left."""
+        if entry.fault is not None:
+            raise corrupt(self.key, entry)
+        stamp = self._stamp(entry)
+        # The record was read after the request left, and nobody renews before we have written.
+        dead = self.observations.dead(self.key, entry.now, self.sent)
+        decision = rules.decide(self.command, entry.record, dead, stamp)
+        if decision.record is not None and decision.record.fence > LARGEST_FENCE:
+            raise corrupt(self.key, Entry(entry.record))
+        return decision
+
+    def _stamp(self, entry: Entry) -> Stamp:
+        now = entry.now
+        if now is not None:
+            return Stamp(now.latest, self.beat, True, now.earliest)
+        carried = self.observations.reading.stamp(self.sent, self.beat)
+        if carried is None:
+            raise Unavailable("The store's clock cannot be read just now.")
+        return carried
+
+
+def _one_trip_steps(
+    attempt: Attempt, ask: Callable[[str, Micros], Ask[tuple[A, Micros]]], now: Micros
+) -> Steps[tuple[A, Micros, Micros]]:
+    """Send a whole command, once more if the connection broke. Returns the answer, and when the
+    request left that it answers and when it came."""
     cut_off = False
     while True:
         beat, attempt.next_beat = attempt.next_beat, ""
@@ -248,21 +373,19 @@ def _script_steps(
         attempt.sent[beat] = now
         attempt.touched = attempt.unsettled = True
         try:
-            applied, got = yield from Apply(attempt.key, command, beat)
+            answer, got = yield from ask(beat, now)
         except OutcomeUnknown:
-            attempt.doubted = True
+            attempt.doubted = attempt.commanded = True
             sent, now = now, (yield from NOW)
-            if cut_off or now - sent > CUT_OFF_WITHIN:
+            if cut_off or now - sent > CUT_OFF_WITHIN or now >= attempt.by:
                 raise
             cut_off = True
         except HoldfastError as trouble:
             attempt.touched, attempt.unsettled = touched_before, unsettled_before
             raise worst_known_outcome(trouble, attempt) from trouble.__cause__
         else:
-            attempt.unsettled = False
-            view = View(applied.now, now, got, EMPTY, applied.version)
-            observations.read_clock(view)
-            return applied.verdict, view
+            attempt.unsettled = attempt.commanded = False
+            return answer, now, got
 
 
 def worst_known_outcome(trouble: HoldfastError, attempt: Attempt) -> HoldfastError:
@@ -277,6 +400,17 @@ def worst_known_outcome(trouble: HoldfastError, attempt: Attempt) -> HoldfastErr
 # --- ending a hold ----------------------------------------------------------------------------
 
 
+def history_steps(observations: Observations, key: str, view: View, by: Micros) -> Steps[History]:
+    """Returns what is remembered of a key on which nothing of ours was found. A store that runs
+    the rules shows no record with its verdict: it is asked once more, if it answers."""
+    if not (observations.facts.scripted and observations.facts.history):
+        return view.record.history
+    try:
+        return (yield from look_steps(observations, key, by)).record.history
+    except HoldfastError:
+        return UNSET
+
+
 def release_steps(
     observations: Observations, attempt: Attempt, now: Micros, until: Micros
 ) -> Steps[bool]:
@@ -284,11 +418,17 @@ def release_steps(
 
     The caller has ended the hold before, so that no beat outlives the release.
     """
+    attempt.by = until
     try:
-        verdict, _ = yield from apply_steps(observations, attempt, attempt.command, now)
+        verdict, view = yield from apply_steps(observations, attempt, attempt.command, now)
     except (Unavailable, OutcomeUnknown):
-        verdict, _ = yield from retry_command_steps(observations, attempt, "release", until)
-    return type(verdict) is Freed or attempt.doubted
+        if (yield from NOW) >= until:
+            raise
+        verdict, view = yield from retry_command_steps(observations, attempt, "release", until)
+    freed = type(verdict) is Freed or attempt.doubted
+    if not freed:
+        attempt.history = yield from history_steps(observations, attempt.key, view, until)
+    return freed
 
 
 def undo_steps(
@@ -303,7 +443,7 @@ def undo_steps(
 
 
 def retry_command_steps(
-    observations: Observations, attempt: Attempt, doing: str, until: Micros
+    observations: Observations, attempt: Attempt, doing: Tried, until: Micros
 ) -> Steps[Answer]:
     """Carry out an attempt's command, again and again while the store is in trouble."""
     return (
@@ -317,28 +457,33 @@ def retry_command_steps(
 
 
 def retry_until_steps(
-    make_steps: Callable[[Micros], Steps[R]], attempt: Attempt, doing: str, until: Micros
+    make_steps: Callable[[Micros], Steps[R]], attempt: Attempt, doing: Tried, until: Micros
 ) -> Steps[R]:
     """Run steps again and again while the store is in trouble, with growing pauses."""
+    attempt.by = until
     pause = FIRST_PAUSE
+    before: HoldfastError | None = None
     while True:
         now = yield from NOW
+        if before is not None and now >= until:  # the pause took longer than it should
+            raise before
         try:
             return (yield from make_steps(now))
         except (Unavailable, OutcomeUnknown) as trouble:
             now = yield from NOW
             if now + pause >= until:
                 raise
-            reason = str(trouble)
-        yield from Emit(StoreTrouble(attempt.key, reason, doing))
+            before = trouble
+        yield from Emit(StoreTrouble(attempt.key, str(before), doing))
         yield from Sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
 def check_undone(attempts: Iterable[Attempt], why: BaseException) -> None:
     """Raise `OutcomeUnknown` where attempts failed with "surely not done", but what they had left
-    in the store on the way could not be taken out again."""
+    in the store on the way has not been taken out again."""
     if isinstance(why, (Unavailable, Misconfigured)) and any(one.touched for one in attempts):
         raise OutcomeUnknown(
-            f"What was got on the way could not be given back, and its ttl frees it: {why}"
+            f"A place in the queue or a grant of this call may be left in the store, until its ttl "
+            f"ends it: {why}"
         ) from why

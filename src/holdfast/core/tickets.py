@@ -37,6 +37,7 @@ class Ticket(Discreet, frozen=True, array_like=True):
     fence: int
     ttl: Micros
     may_release: bool = False
+    trace: str = ""  # for whoever traces: the context (W3C traceparent) that the lease belongs to
 
 
 _decoder = msgspec.msgpack.Decoder(Ticket)

@@ -9,8 +9,9 @@ be noticed a few seconds late.
 
 from __future__ import annotations
 
-from holdfast.core.acquiring import LOOK_AGAIN_UNQUEUED, SHORTEST_WAIT
-from holdfast.core.effects import Emit, Steps, Wait
+from holdfast.core.acquiring import LOOK_AGAIN_UNQUEUED
+from holdfast.core.effects import Emit, Steps
+from holdfast.core.events import Waiting
 from holdfast.core.listing import LockView, show_view
 from holdfast.core.observations import Observations, View
 from holdfast.core.records import SECOND, Micros
@@ -29,7 +30,7 @@ def wait_until_free_steps(observations: Observations, wait: BoundedWait) -> Step
     """Returns the lock as it was seen free, or raises `Busy` or `AcquireTimeout`."""
     while True:
         try:
-            view = yield from look_steps(observations, wait.key)
+            view = yield from look_steps(observations, wait.key, wait.answers_by)
         except (Unavailable, OutcomeUnknown) as trouble:
             yield from wait.ride_out_steps(trouble, "look at")
             continue
@@ -47,11 +48,13 @@ def _sleep_steps(
     frees_at = max(
         observations.dead_from(wait.key, holder, view.now, now) for holder in seen.holders
     )
-    yield from Emit(wait.waiting(seen.holders, (), 0, now, frees_at))
+
+    def waiting(at: Micros) -> Waiting:
+        return wait.waiting(seen.holders, (), 0, frees_at, at)
+
+    yield from Emit(waiting(now))
     if wait.out_of_time(now):
         raise wait.not_free(seen.holders, 0)
     pause = min(max(LOOK_AGAIN_UNQUEUED, (now - wait.started) // PART_OF_WAIT), LOOK_AGAIN_AT_LAST)
     wakes_at = min(now + pause, frees_at)
-    if wait.ends_at is not None:
-        wakes_at = min(wakes_at, wait.ends_at)
-    yield from Wait(wait.key, view.version, WATCHER, max(SHORTEST_WAIT, wakes_at - now))
+    yield from wait.wait_steps(view.version, WATCHER, now, wakes_at, waiting)

@@ -2,35 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import threading
 from typing import Any
 
+from holdfast.core.cohorts import Cohorts
 from holdfast.core.holds import Hold
 from holdfast.core.observations import Observations
+from holdfast.core.records import Micros
+from holdfast.core.waiting import REQUEST_TIMEOUT
 from holdfast.errors import ClientClosed, ClientForked, HoldfastError, UsageError
-from holdfast.observe.sinks import Sink, Sinks
+from holdfast.observe.sinks import Sinks
 from holdfast.runtime import endings, fork_hooks
 from holdfast.runtime.driver import Driver
 from holdfast.runtime.giving_back import GivingBack
 from holdfast.runtime.leases_in_use import LeasesInUse
 from holdfast.stores.base import Store
 
+# Clients of the parent, in a forked child. They are never collected here: what ends with them, such
+# as a connection of an event loop, could disturb the parent, which still uses it.
+_of_the_parent: list[Client] = []
+
 
 class Client:
     """A store with its observations and leases, and whether it can be used here.
 
-    Both faces are built on a client."""
+    Both faces are built on a client. It belongs to the process that made it."""
 
-    def __init__(self, store: Store, sinks: Sequence[Sink], beats_per_second: float | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        sinks: Sinks,
+        beats_per_second: float | None,
+        request_timeout: Micros = REQUEST_TIMEOUT,
+        *,
+        pass_on: bool = True,
+    ) -> None:
         self.store = store
         self.facts = store.facts
-        self.sinks = Sinks(sinks)
+        self.sinks = sinks
         self.observations = Observations(store.facts)
+        self.process = os.getpid()
         self._unusable: type[HoldfastError] | None = None
         # For the keeper, which works in threads in both faces.
-        driver = Driver(store, self.observations, self.sinks.emit, _never_kept, self.check_usable)
+        driver = Driver(
+            store,
+            self.observations,
+            sinks.emit,
+            _never_kept,
+            self.check_usable,
+            request_timeout,
+            answered=sinks.answered,
+        )
+        # Callers that want one lock in the same way pass it on among themselves. Where everything
+        # is granted, nobody waits.
+        pass_on = pass_on and store.facts.name != "null"
+        self.cohorts = Cohorts(threading.Lock()) if pass_on else None
         self.leases = LeasesInUse(
-            driver, self.observations, self.sinks, self.check_usable, beats_per_second
+            driver,
+            self.observations,
+            self.sinks,
+            self.check_usable,
+            beats_per_second,
+            store.awaits,
+            self.cohorts,
         )
         fork_hooks.register(self)
         endings.register(self)
@@ -46,17 +81,18 @@ class Client:
     @property
     def usable(self) -> bool:
         """Whether the client is open and was made in this process."""
-        return self._unusable is None
+        return self._unusable is None and not self.leases.forked
 
     @property
-    def forked(self) -> bool:
-        """Whether this process was forked from the one that made the client."""
-        return self.leases.forked
+    def closed(self) -> bool:
+        """Whether somebody has closed the client."""
+        return self._unusable is ClientClosed
 
     def close(self) -> GivingBack | None:
         """End all leases. Returns what gives them back; the caller waits for it and then closes
         the store. Returns None if the client was closed before or belongs to the parent."""
-        if self._unusable is not None:
+        if not self.usable:
+            self._unusable = ClientClosed
             return None
         self._unusable = ClientClosed
         return self.leases.close()
@@ -68,10 +104,12 @@ class Client:
             giving_back.wait()
 
     def abandon(self) -> None:
-        """Mark everything here as the parent's. Called in a forked child."""
-        self.leases.forked = True
-        self._unusable = ClientForked
-        self.store.abandon()
+        """Mark everything here as the parent's. Called in a forked child; may be repeated."""
+        if self._unusable is None:
+            self._unusable = ClientForked
+            _of_the_parent.append(self)
+            self.leases.abandon()
+            self.store.abandon()
 
 
 def _never_kept(hold: Hold) -> None:

@@ -1,22 +1,24 @@
 # Made from driver_async.py by tools/async_to_sync.py: change that, and run `make generate`.
 """Runs the core's steps over a store.
 
-A cancellation or an interrupt ends the steps where they stand. `undo` then removes what they may
-have left in the store, within a bounded time. In a cancelled task the clean-up runs in a task of
-its own, which no further cancellation can stop; afterwards the cancellation is passed on.
+A cancellation or an interrupt ends the steps where they stand. `undo` then takes out what they may
+have left in the store. The caller waits for that only for a moment: what takes longer is done in
+the background (see `cleaning`).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from holdfast.core.contract import Applied, Entry, Page
+from holdfast.core.contract import Amended, Applied, Entry, Page
 from holdfast.core.effects import (
+    Amend,
     Apply,
     ApplyMany,
     Load,
+    Park,
     Scan,
     Sleep,
     Steps,
@@ -24,25 +26,41 @@ from holdfast.core.effects import (
     SwapMany,
     Wait,
 )
-from holdfast.core.events import Event
+from holdfast.core.events import Event, StoreAnswered
 from holdfast.core.holds import Attempt, Hold
 from holdfast.core.observations import Observations
 from holdfast.core.records import SECOND, Micros
 from holdfast.core.steps import undo_steps
-from holdfast.errors import HoldfastError
+from holdfast.core.waiting import REQUEST_TIMEOUT, sent_by
+from holdfast.errors import HoldfastError, OutcomeUnknown, Unavailable
+from holdfast.observe.presence import StorePresence
 from holdfast.runtime import clock
-from holdfast.runtime.local_effects import GRACE, local_effects, report_leftover
+from holdfast.runtime.local_effects import local_effects, report_leftover
+from holdfast.runtime.parking import park
 from holdfast.runtime.run import run
+from holdfast.runtime.timing import timed
 from holdfast.stores.base import Outcome, Store
 
 R = TypeVar("R")
+
+# Usually the store is cleaned up within a millisecond, and the caller should find it so. But it
+# waits no longer than this.
+MOMENT: Micros = SECOND // 5
+
+
+class Cleaner(Protocol):
+    """Cleans up behind attempts in the background (`cleaning.Cleaning`)."""
+
+    def start(self, attempts: Sequence[Attempt]) -> None: ...
+    def repeat(self, attempts: Sequence[Attempt]) -> None: ...
 
 
 class Driver:
     """Answers effects with the calls of one store.
 
     `emit` and `keep` answer the effects of these names. `check` raises if the client was closed
-    while a call waited.
+    while a call waited. `answered`, if given, is told of every request to the store; `presence` is
+    told whether calls fail by it.
     """
 
     def __init__(
@@ -52,40 +70,77 @@ class Driver:
         emit: Callable[[Event], None],
         keep: Callable[[Hold], None],
         check: Callable[[], object] = bool,
+        request_timeout: Micros = REQUEST_TIMEOUT,
+        cleaner: Cleaner | None = None,
+        *,
+        answered: Callable[[StoreAnswered], None] | None = None,
+        presence: StorePresence | None = None,
     ) -> None:
         self._store = store
         self._observations = observations
         self._emit = emit
         self._check = check
+        self.request_timeout = request_timeout
+        self._cleaner = cleaner
+        self._presence = presence
         self._local = local_effects(emit, keep)
         self._remote: dict[type, Callable[[Any], Any]] = {
             Load: self._load,
             Swap: self._swap,
+            Amend: self._amend,
             Apply: self._apply,
             Scan: self._scan,
             Wait: self._wait,
+            Park: self._park,
             Sleep: self._sleep,
         }
         # Only the keeper sends batches, and it runs in threads.
-        self._remote[SwapMany] = lambda asked: (store.swap_many(asked.swaps), clock.monotonic())
-        self._remote[ApplyMany] = lambda asked: (
-            store.apply_many(asked.applies),
-            clock.monotonic(),
-        )
+        self._remote[SwapMany] = self._swap_many
+        self._remote[ApplyMany] = self._apply_many
+        if answered is not None:
+            self._remote = timed(self._remote, answered)
 
     def run(self, steps: Steps[R]) -> R:
         """Run steps to their end. An interrupt or a cancellation ends them where they stand."""
-        return run(steps, self._local, self._remote)
+        presence = self._presence
+        try:
+            outcome = run(steps, self._local, self._remote)
+        except (Unavailable, OutcomeUnknown) as trouble:
+            # Without a cause it did not come from the store: the caller's time was over.
+            if presence is not None and trouble.__cause__ is not None:
+                presence.failed(str(trouble))
+            raise
+        if presence is not None and presence.away:
+            presence.answered()
+        return outcome
 
     def undo(self, attempts: Sequence[Attempt]) -> None:
-        """Remove what the attempts left in the store. If that fails, the ttl frees it."""
+        """Take out what the attempts left in the store: here, if that takes but a moment, or else
+        in the background. If it fails there, too, the ttl frees it."""
         if not any(attempt.touched for attempt in attempts):
             return
-        self._undo(attempts)
-
-    def _undo(self, attempts: Sequence[Attempt]) -> None:
+        assert self._cleaner is not None
+        unanswered = [attempt for attempt in attempts if attempt.touched and attempt.unsettled]
+        until = clock.monotonic() + MOMENT
         try:
-            self.run(undo_steps(self._observations, attempts, clock.monotonic() + GRACE))
+            self.run(undo_steps(self._observations, attempts, until))
+        except BaseException as trouble:
+            self._cleaner.start(attempts)
+            if not isinstance(trouble, HoldfastError):
+                raise
+        else:
+            self._cleaner.repeat(unanswered)
+
+    def undo_later(self, attempts: Sequence[Attempt]) -> None:
+        """Have what the attempts left in the store taken out in the background."""
+        assert self._cleaner is not None
+        self._cleaner.start(attempts)
+
+    def clean_up(self, attempts: Sequence[Attempt], until: Micros) -> None:
+        """Take out what the attempts left in the store, in this thread. If that fails, the
+        ttl frees it."""
+        try:
+            self.run(undo_steps(self._observations, attempts, until))
         except HoldfastError as trouble:
             report_leftover(self._emit, attempts, trouble)
 
@@ -93,18 +148,36 @@ class Driver:
 
     def _load(self, asked: Load) -> tuple[Entry, Micros, Micros]:
         sent = clock.monotonic()
-        return self._store.load(asked.key), sent, clock.monotonic()
+        by = sent_by(asked.by, sent, self.request_timeout)
+        return self._store.load(asked.key, by), sent, clock.monotonic()
 
     def _swap(self, asked: Swap) -> tuple[Outcome, Micros]:
-        outcome = self._store.swap(asked.key, asked.version, asked.record, asked.wake)
+        by = self._by(asked.by)
+        outcome = self._store.swap(asked.key, asked.version, asked.record, asked.wake, by)
         return outcome, clock.monotonic()
 
+    def _amend(self, asked: Amend) -> tuple[Amended, Micros]:
+        amended = self._store.amend(asked.key, asked.change, self._by(asked.by))
+        return amended, clock.monotonic()
+
     def _apply(self, asked: Apply) -> tuple[Applied, Micros]:
-        applied = self._store.apply(asked.key, asked.command, asked.beat)
+        applied = self._store.apply(asked.key, asked.command, asked.beat, self._by(asked.by))
         return applied, clock.monotonic()
 
     def _scan(self, asked: Scan) -> Page:
-        return self._store.scan(asked.prefix, asked.cursor, asked.limit)
+        by = self._by(asked.by)
+        return self._store.scan(asked.prefix, asked.cursor, asked.limit, by)
+
+    def _swap_many(self, asked: SwapMany) -> tuple[Sequence[Outcome | Exception], Micros]:
+        outcomes = self._store.swap_many(asked.swaps, self._by(asked.by))
+        return outcomes, clock.monotonic()
+
+    def _apply_many(self, asked: ApplyMany) -> tuple[Sequence[Applied | Exception], Micros]:
+        answers = self._store.apply_many(asked.applies, self._by(asked.by))
+        return answers, clock.monotonic()
+
+    def _by(self, by: Micros) -> Micros:
+        return sent_by(by, clock.monotonic(), self.request_timeout)
 
     # The client may be closed while a call waits.
     def _wait(self, asked: Wait) -> Entry | None:
@@ -112,6 +185,11 @@ class Driver:
         found = self._store.wait(asked.key, asked.version, asked.token, asked.at_most)
         self._check()
         return found
+
+    def _park(self, asked: Park) -> None:
+        self._check()
+        park(asked.member, asked.at_most / SECOND)
+        self._check()
 
     def _sleep(self, asked: Sleep) -> None:
         time.sleep(asked.duration / SECOND)

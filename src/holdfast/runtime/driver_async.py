@@ -1,20 +1,22 @@
 """Runs the core's steps over a store.
 
-A cancellation or an interrupt ends the steps where they stand. `undo` then removes what they may
-have left in the store, within a bounded time. In a cancelled task the clean-up runs in a task of
-its own, which no further cancellation can stop; afterwards the cancellation is passed on.
+A cancellation or an interrupt ends the steps where they stand. `undo` then takes out what they may
+have left in the store. The caller waits for that only for a moment: what takes longer is done in
+the background (see `cleaning`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from holdfast.core.contract import Applied, Entry, Page
+from holdfast.core.contract import Amended, Applied, Entry, Page
 from holdfast.core.effects import (
+    Amend,
     Apply,
     ApplyMany,
     Load,
+    Park,
     Scan,
     Sleep,
     Steps,
@@ -22,33 +24,47 @@ from holdfast.core.effects import (
     SwapMany,
     Wait,
 )
-from holdfast.core.events import Event
+from holdfast.core.events import Event, StoreAnswered
 from holdfast.core.holds import Attempt, Hold
 from holdfast.core.observations import Observations
 from holdfast.core.records import SECOND, Micros
 from holdfast.core.steps import undo_steps
-from holdfast.errors import HoldfastError, UsageError
+from holdfast.core.waiting import REQUEST_TIMEOUT, sent_by
+from holdfast.errors import HoldfastError, OutcomeUnknown, Unavailable, UsageError
+from holdfast.observe.presence import StorePresence
 from holdfast.runtime import clock
 from holdfast.runtime.flavour import ASYNC
-from holdfast.runtime.local_effects import GRACE, local_effects, report_leftover
+from holdfast.runtime.local_effects import local_effects, report_leftover
+from holdfast.runtime.parking_async import park
 from holdfast.runtime.run_async import run
+from holdfast.runtime.timing_async import timed
 from holdfast.stores.base import AsyncStore, Outcome
 
 if ASYNC:
     import asyncio
-
-    from holdfast.stores.async_adapters import drain
 else:
     import time
 
 R = TypeVar("R")
+
+# Usually the store is cleaned up within a millisecond, and the caller should find it so. But it
+# waits no longer than this.
+MOMENT: Micros = SECOND // 5
+
+
+class Cleaner(Protocol):
+    """Cleans up behind attempts in the background (`cleaning.Cleaning`)."""
+
+    def start(self, attempts: Sequence[Attempt]) -> None: ...
+    def repeat(self, attempts: Sequence[Attempt]) -> None: ...
 
 
 class Driver:
     """Answers effects with the calls of one store.
 
     `emit` and `keep` answer the effects of these names. `check` raises if the client was closed
-    while a call waited.
+    while a call waited. `answered`, if given, is told of every request to the store; `presence` is
+    told whether calls fail by it.
     """
 
     def __init__(
@@ -58,52 +74,86 @@ class Driver:
         emit: Callable[[Event], None],
         keep: Callable[[Hold], None],
         check: Callable[[], object] = bool,
+        request_timeout: Micros = REQUEST_TIMEOUT,
+        cleaner: Cleaner | None = None,
+        *,
+        answered: Callable[[StoreAnswered], None] | None = None,
+        presence: StorePresence | None = None,
     ) -> None:
         self._store = store
         self._observations = observations
         self._emit = emit
         self._check = check
+        self.request_timeout = request_timeout
+        self._cleaner = cleaner
+        self._presence = presence
         self._local = local_effects(emit, keep)
         self._remote: dict[type, Callable[[Any], Any]] = {
             Load: self._load,
             Swap: self._swap,
+            Amend: self._amend,
             Apply: self._apply,
             Scan: self._scan,
             Wait: self._wait,
+            Park: self._park,
             Sleep: self._sleep,
         }
         if ASYNC:
             self.loop: asyncio.AbstractEventLoop | None = None  # the loop that used it last
         else:
             # Only the keeper sends batches, and it runs in threads.
-            self._remote[SwapMany] = lambda asked: (store.swap_many(asked.swaps), clock.monotonic())
-            self._remote[ApplyMany] = lambda asked: (
-                store.apply_many(asked.applies),
-                clock.monotonic(),
-            )
+            self._remote[SwapMany] = self._swap_many
+            self._remote[ApplyMany] = self._apply_many
+        if answered is not None:
+            self._remote = timed(self._remote, answered)
 
     async def run(self, steps: Steps[R]) -> R:
         """Run steps to their end. An interrupt or a cancellation ends them where they stand."""
         if ASYNC:
             self.store_here()
-        return await run(steps, self._local, self._remote)
+        presence = self._presence
+        try:
+            outcome = await run(steps, self._local, self._remote)
+        except (Unavailable, OutcomeUnknown) as trouble:
+            # Without a cause it did not come from the store: the caller's time was over.
+            if presence is not None and trouble.__cause__ is not None:
+                presence.failed(str(trouble))
+            raise
+        if presence is not None and presence.away:
+            presence.answered()
+        return outcome
 
     async def undo(self, attempts: Sequence[Attempt]) -> None:
-        """Remove what the attempts left in the store. If that fails, the ttl frees it."""
+        """Take out what the attempts left in the store: here, if that takes but a moment, or else
+        in the background. If it fails there, too, the ttl frees it."""
         if not any(attempt.touched for attempt in attempts):
             return
-        if ASYNC:
-            cleaning = asyncio.ensure_future(self._undo(attempts))
-            if await drain(cleaning, 2 * GRACE / SECOND):
-                raise asyncio.CancelledError
-        else:
-            self._undo(attempts)
-
-    async def _undo(self, attempts: Sequence[Attempt]) -> None:
+        assert self._cleaner is not None
+        unanswered = [attempt for attempt in attempts if attempt.touched and attempt.unsettled]
+        until = clock.monotonic() + MOMENT
         try:
-            await self.run(undo_steps(self._observations, attempts, clock.monotonic() + GRACE))
-        except HoldfastError as trouble:
-            report_leftover(self._emit, attempts, trouble)
+            await self.run(undo_steps(self._observations, attempts, until))
+        except BaseException as trouble:
+            self._cleaner.start(attempts)
+            if not isinstance(trouble, HoldfastError):
+                raise
+        else:
+            self._cleaner.repeat(unanswered)
+
+    def undo_later(self, attempts: Sequence[Attempt]) -> None:
+        """Have what the attempts left in the store taken out in the background."""
+        assert self._cleaner is not None
+        self._cleaner.start(attempts)
+
+    if not ASYNC:
+
+        def clean_up(self, attempts: Sequence[Attempt], until: Micros) -> None:
+            """Take out what the attempts left in the store, in this thread. If that fails, the
+            ttl frees it."""
+            try:
+                self.run(undo_steps(self._observations, attempts, until))
+            except HoldfastError as trouble:
+                report_leftover(self._emit, attempts, trouble)
 
     if ASYNC:
 
@@ -130,18 +180,38 @@ class Driver:
 
     async def _load(self, asked: Load) -> tuple[Entry, Micros, Micros]:
         sent = clock.monotonic()
-        return await self._store.load(asked.key), sent, clock.monotonic()
+        by = sent_by(asked.by, sent, self.request_timeout)
+        return await self._store.load(asked.key, by), sent, clock.monotonic()
 
     async def _swap(self, asked: Swap) -> tuple[Outcome, Micros]:
-        outcome = await self._store.swap(asked.key, asked.version, asked.record, asked.wake)
+        by = self._by(asked.by)
+        outcome = await self._store.swap(asked.key, asked.version, asked.record, asked.wake, by)
         return outcome, clock.monotonic()
 
+    async def _amend(self, asked: Amend) -> tuple[Amended, Micros]:
+        amended = await self._store.amend(asked.key, asked.change, self._by(asked.by))
+        return amended, clock.monotonic()
+
     async def _apply(self, asked: Apply) -> tuple[Applied, Micros]:
-        applied = await self._store.apply(asked.key, asked.command, asked.beat)
+        applied = await self._store.apply(asked.key, asked.command, asked.beat, self._by(asked.by))
         return applied, clock.monotonic()
 
     async def _scan(self, asked: Scan) -> Page:
-        return await self._store.scan(asked.prefix, asked.cursor, asked.limit)
+        by = self._by(asked.by)
+        return await self._store.scan(asked.prefix, asked.cursor, asked.limit, by)
+
+    if not ASYNC:
+
+        def _swap_many(self, asked: SwapMany) -> tuple[Sequence[Outcome | Exception], Micros]:
+            outcomes = self._store.swap_many(asked.swaps, self._by(asked.by))
+            return outcomes, clock.monotonic()
+
+        def _apply_many(self, asked: ApplyMany) -> tuple[Sequence[Applied | Exception], Micros]:
+            answers = self._store.apply_many(asked.applies, self._by(asked.by))
+            return answers, clock.monotonic()
+
+    def _by(self, by: Micros) -> Micros:
+        return sent_by(by, clock.monotonic(), self.request_timeout)
 
     # The client may be closed while a call waits.
     async def _wait(self, asked: Wait) -> Entry | None:
@@ -149,6 +219,11 @@ class Driver:
         found = await self._store.wait(asked.key, asked.version, asked.token, asked.at_most)
         self._check()
         return found
+
+    async def _park(self, asked: Park) -> None:
+        self._check()
+        await park(asked.member, asked.at_most / SECOND)
+        self._check()
 
     async def _sleep(self, asked: Sleep) -> None:
         if ASYNC:

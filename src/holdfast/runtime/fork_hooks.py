@@ -1,7 +1,11 @@
 """What happens at a fork: a child process holds none of its parent's leases.
 
-In the child, clients from before the fork are marked as the parent's. Stores whose connections must
-not be open across a fork pause before it and resume after it, on both sides.
+In the child, clients from before the fork are marked as the parent's; `Locks` makes a new one when
+it is next used. Stores whose connections must not be open across a fork pause before it and resume
+after it, on both sides.
+
+Some programs fork without telling Python (uWSGI, unless it is asked to). So a client also compares
+process ids, and does not rely on these hooks.
 """
 
 from __future__ import annotations
@@ -37,6 +41,8 @@ _stores: weakref.WeakSet[Pausable] = weakref.WeakSet()
 # fork in the middle of anything.
 _forking = threading.RLock()
 _paused: list[Pausable] = []
+# Held while a client is made anew in a child. Reentrant, because a signal handler may use it too.
+_reopening = threading.RLock()
 
 
 def register(client: Forkable) -> None:
@@ -47,6 +53,16 @@ def register(client: Forkable) -> None:
 def register_store(store: Pausable) -> None:
     """Pause this store while the process forks."""
     _stores.add(store)
+
+
+def forget_store(store: Pausable) -> None:
+    """Do not pause this store any more: nobody uses it in this process."""
+    _stores.discard(store)
+
+
+def one_at_a_time() -> AbstractContextManager[Any]:
+    """Keeps other threads of this process from making the same client anew."""
+    return _reopening
 
 
 def held_off() -> AbstractContextManager[Any]:
@@ -75,6 +91,8 @@ def _after() -> None:
 
 
 def _in_child() -> None:
+    global _reopening
+    _reopening = threading.RLock()  # a thread that the child does not have may hold the old one
     _after()
     for client in list(_clients):
         client.abandon()

@@ -9,6 +9,7 @@ messages stay. HOLDFAST_KEEP_FRAMES=1 keeps the frames, too.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from types import FrameType
 from typing import TypeVar
@@ -53,3 +54,15 @@ def _frames_above(frame: FrameType) -> set[FrameType]:
         above.add(caller)
         caller = caller.f_back
     return above
+
+
+def raised_by_signal(exc: BaseException) -> bool:
+    """Whether a signal handler of this program raised it, in the middle of something else. Only for
+    handlers that are functions."""
+    handlers = {getattr(signal.getsignal(one), "__code__", None) for one in signal.valid_signals()}
+    traceback = exc.__traceback__
+    while traceback is not None:
+        if traceback.tb_frame.f_code in handlers:
+            return True
+        traceback = traceback.tb_next
+    return False

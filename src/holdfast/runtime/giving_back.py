@@ -7,11 +7,17 @@ import threading
 from collections.abc import Callable
 
 from holdfast.core.commands import Free
+from holdfast.core.events import Ending
 from holdfast.core.holds import Attempt, Hold
+from holdfast.core.records import SECOND
+from holdfast.observe.sinks import Sinks
+from holdfast.runtime import clock
+from holdfast.runtime.cleaning import Cleaning
 from holdfast.runtime.driver import Driver
 
-# How long `close()` and the end of the program wait.
-GIVE_BACK_S = 2.0
+# How long `close()` and the end of the program wait. Both are to be over within two seconds, and
+# closing connections to a server that does not answer takes a part of that.
+GIVE_BACK_S = 1.4
 
 logger = logging.getLogger("holdfast")
 
@@ -23,9 +29,18 @@ class GivingBack:
     given back in time.
     """
 
-    def __init__(self, driver: Driver, ended: Callable[[Hold, str], None]) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        ended: Callable[[Hold, Ending], None],
+        cleaning: Cleaning,
+        sinks: Sinks,
+    ) -> None:
         self._driver = driver
         self._ended = ended
+        self._cleaning = cleaning
+        self._sinks = sinks
+        self._until = clock.monotonic() + int(GIVE_BACK_S * SECOND)
         self._out_of_time = False
         self.done = threading.Event()
 
@@ -35,6 +50,8 @@ class GivingBack:
             for number, hold in enumerate(holds):
                 if self._out_of_time:
                     logger.warning("%d locks were not given back in time", len(holds) - number)
+                    for late in holds[number:]:
+                        self._ended(late, "abandoned")
                     break
                 self._give_back(hold)
         finally:
@@ -42,18 +59,25 @@ class GivingBack:
 
     def _give_back(self, hold: Hold) -> None:
         attempt = Attempt(hold.key, Free(hold.token), touched=True)
-        self._driver.undo((attempt,))
-        if not attempt.touched:
-            self._ended(hold, "Gave back")
+        self._driver.clean_up((attempt,), self._until)
+        self._ended(hold, "abandoned" if attempt.touched else "given back")
 
     def wait(self) -> None:
-        """Wait until all holds are given back, or the time is up."""
-        self.done.wait(GIVE_BACK_S)
+        """Wait until all holds are given back, all clean-ups done and the sinks told, or the time
+        is up."""
+        self.done.wait(self._seconds_left())
         self._out_of_time = True
+        self._cleaning.wait(self._seconds_left())
+        self._sinks.close()
+
+    def _seconds_left(self) -> float:
+        return max(0.0, (self._until - clock.monotonic()) / SECOND)
 
     async def wait_async(self) -> None:
         """The same on an event loop."""
-        if not self.done.is_set():
+        if not (self.done.is_set() and self._sinks.idle) or self._cleaning.busy():
             import asyncio
 
             await asyncio.to_thread(self.wait)
+        else:
+            self._sinks.close()  # nothing to wait for

@@ -36,6 +36,9 @@ CLOSED = "its client was closed"
 
 Beat = Callable[[Sequence[Hold]], Sequence[Exception | None]]
 
+# Every keeper of this process, for `holdfast.testing.hand_clock`.
+everyone: weakref.WeakSet[KeeperThread] = weakref.WeakSet()
+
 
 class Listener(Protocol):
     """Receives the keeper's reports about holds."""
@@ -81,6 +84,7 @@ class KeeperThread:
         self._thread: threading.Thread | None = None
         self._closed = False
         self._at_the_end: Callable[[], object] | None = None  # called by the watching thread
+        everyone.add(self)
 
     def __len__(self) -> int:
         return len(self._keeper)
@@ -136,6 +140,26 @@ class KeeperThread:
         """Returns the mutex, or nothing while the interpreter ends: by then the other threads are
         gone for good, perhaps one with the mutex, and there is nobody to keep out."""
         return nullcontext() if sys.is_finalizing() else self._lock
+
+    # --- for clocks that are moved by hand ---------------------------------------------------
+
+    def wake(self) -> None:
+        """Have the watching thread look at the clock now."""
+        with self._lock:
+            self._changed.notify()
+
+    def next_moment(self) -> Micros | None:
+        """Returns when there will be something to do; None: nothing is scheduled."""
+        with self._lock:
+            return self._keeper.next_at()
+
+    def has_work(self, now: Micros) -> bool:
+        """Whether something is due that is not done yet."""
+        with self._lock:
+            if self._closed or self._thread is None:
+                return False
+            next_at = self._keeper.next_at()
+            return self._keeper.beating or (next_at is not None and next_at <= now)
 
     # --- the watching thread ----------------------------------------------------------------
 

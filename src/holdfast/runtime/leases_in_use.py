@@ -6,19 +6,22 @@ the lease and then to the client's sinks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from holdfast.core import events
+from holdfast.core.cohorts import Cohorts
 from holdfast.core.commands import Claim, Free, Take
-from holdfast.core.events import Reason
+from holdfast.core.events import Ending, How, Why, party, seconds
 from holdfast.core.holds import NO_BEAT, Attempt, Hold
 from holdfast.core.observations import Observations
-from holdfast.core.records import Holder, Mode, anonymous
+from holdfast.core.records import SECOND, History, Holder, Micros, Mode, Waiter
 from holdfast.core.renewing import renew_many_steps, renew_steps
 from holdfast.errors import AcquireTimeout, Busy, HoldfastError, LeaseLost, UsageError
 from holdfast.observe.sinks import Sinks
 from holdfast.runtime import clock
+from holdfast.runtime.cleaning import Cleaning
 from holdfast.runtime.driver import Driver
 from holdfast.runtime.giving_back import GivingBack
 from holdfast.runtime.keeper_thread import KeeperThread
@@ -37,59 +40,96 @@ class LeasesInUse:
         sinks: Sinks,
         check_usable: Callable[[], None],
         beats_per_second: float | None,
+        awaits: Callable[[str], bool],
+        cohorts: Cohorts | None = None,
     ) -> None:
         self._driver = driver
+        self._cohorts = cohorts
         self._observations = observations
         self._batch = observations.facts.batch
         self._check_usable = check_usable
+        self._awaits = awaits
         self.sinks = sinks
-        self.forked = False  # whether this process was forked from the one that made the client
+        self._process = os.getpid()
         self.callbacks = DaemonPool(CALLBACK_THREADS, "holdfast-callback")
         self.keeper = KeeperThread(self.beat, self._batch, self, beats_per_second)
+        self.cleaning = Cleaning(driver)
         self._adopting: dict[str, Any] = {}  # leases of an acquire_all that is still going on
+
+    @property
+    def forked(self) -> bool:
+        """Whether this process was forked from the one that has these leases."""
+        return self._process != os.getpid()
 
     # --- begin ------------------------------------------------------------------------------
 
-    def started(self, attempt: Attempt) -> None:
+    def started(self, attempt: Attempt, now: Micros) -> None:
         """Tell the sinks that an attempt begins."""
         if self.sinks.listening():
+            attempt.began = now
+            if not self.sinks.starts:
+                return
             owner, mode = _who(attempt)
-            self.sinks.emit(events.Started(attempt.key, owner, mode, attempt.number))
+            self.sinks.emit(events.Started(attempt.key, owner, mode, attempt.number, attempt.trace))
 
     def gave_up(self, attempts: Sequence[Attempt], why: BaseException) -> None:
         """Tell the sinks that these attempts ended without a lease."""
-        if self.sinks.listening():
-            for attempt in attempts:
-                owner, _ = _who(attempt)
-                self.sinks.emit(events.GaveUp(attempt.key, owner, _reason(why), attempt.number))
+        if not self.sinks.listening():
+            return
+        error = type(why).__name__
+        for attempt in attempts:
+            owner, _ = _who(attempt)
+            number = attempt.number
+            waited = seconds(clock.monotonic() - attempt.began) if attempt.began else 0.0
+            self.sinks.emit(events.GaveUp(attempt.key, owner, _reason(why), number, waited, error))
+            if isinstance(why, Busy) and why.key == attempt.key:
+                why.attempt = number
 
-    def adopt(self, lease: Any, how: str, attempt: int = 0) -> None:
+    def skipped(self, key: str, owner: str, function: str, why: Busy) -> None:
+        """Tell the sinks that a guarded function did not run."""
+        self.sinks.emit(events.Skipped(key, owner, function, why.attempt))
+
+    def adopt(self, lease: Any, how: How) -> None:
         """Look after a new lease from now on, and tell the sinks."""
         hold: Hold = lease.hold
         self._check_usable()
         self.keeper.add(hold)
         if self.sinks.listening():
+            holder, waited = hold.holder, hold.waited / SECOND
             self.sinks.emit(
                 events.Acquired(
-                    hold.key, hold.owner, hold.fence, hold.holder.mode, hold.waited, how, attempt
+                    hold.key, holder.owner, holder.fence, holder.mode, waited, how, hold.attempt
                 )
             )
 
     def keep(self, lease: Any) -> None:
         """Look after a lease of an acquire_all that is still going on."""
         self._adopting[lease.hold.token] = lease
-        self.adopt(lease, "Acquired")
+        self.adopt(lease, "acquired")
 
     def kept(self, attempt: Attempt) -> Any:
         """Returns the lease that an attempt of an acquire_all has got."""
         return self._adopting.pop(attempt.claimed)
 
-    def disown(self, attempts: Sequence[Attempt]) -> None:
-        """End the leases of an acquire_all that failed. Its `undo` then frees their locks."""
+    def disown(self, attempts: Sequence[Attempt]) -> list[Attempt]:
+        """End the leases of an acquire_all that failed. Its `undo` then frees their locks. Returns
+        the attempts that had got no lease."""
+        in_vain = []
         for attempt in attempts:
             lease = self._adopting.pop(attempt.claimed, None)
-            if lease is not None and self.keeper.end(lease.hold, "released"):
-                self.ended(lease.hold, "Gave back")
+            if lease is None:
+                in_vain.append(attempt)
+            elif self.keeper.end(lease.hold, "released"):
+                self.ended(lease.hold, "given back")
+        return in_vain
+
+    def holds_itself(self, key: str, fences: Container[int | None], caller: object) -> bool:
+        """Whether this thread or task holds the lock under one of these fences."""
+        return any(
+            hold.key == key and hold.fence in fences and hold.caller() is caller
+            for hold in self.keeper.holds()
+            if hold.caller is not None
+        )
 
     # --- checks -----------------------------------------------------------------------------
 
@@ -115,7 +155,8 @@ class LeasesInUse:
 
     def check_renewable(self, hold: Hold) -> None:
         """Raise unless the hold is surely valid and the client can be used."""
-        self._check_usable()
+        if not self.forked:
+            self._check_usable()
         self.check_held(hold)
 
     def _why(self, hold: Hold) -> str:
@@ -132,16 +173,49 @@ class LeasesInUse:
         if self.forked or not self.keeper.end(hold, "released"):
             return None
         if not hold.care.may_release:
-            self.ended(hold, "Left")
+            self.ended(hold, "left")
             return None
         return Attempt(hold.key, Free(hold.token), next_beat=NO_BEAT, touched=True)
 
-    def finish_release(self, hold: Hold, freed: bool) -> None:
+    def pass_on(self, hold: Hold, attempt: Attempt, now: Micros) -> bool:
+        """Pass an ended hold on to the next caller of this client, if somebody waits and may have
+        it. Returns False if it goes back to the store, by this attempt."""
+        cohorts = self._cohorts
+        if cohorts is None:
+            return False
+        if cohorts.pass_on(hold, now):
+            self.ended(hold, "released")
+            return True
+        cohorts.going_back(hold, attempt)
+        return False
+
+    def name_heir(self, hold: Hold, attempt: Attempt) -> None:
+        """Let the attempt that frees a hold grant the lock to the first in the queue, if that one
+        surely waits for it at this moment."""
+        heir = hold.heir
+        if heir and self._awaits(heir):
+            attempt.command = Free(hold.token, heir)
+
+    def is_passed_on(self, hold: Hold) -> bool:
+        """Whether another caller of this client has the hold's grant by now."""
+        return self._cohorts is not None and self._cohorts.was_passed_on(hold)
+
+    def next_turn(self, hold: Hold) -> None:
+        """Let the next caller of this client go to the store, unless the hold was passed on."""
+        if self._cohorts is not None:
+            self._cohorts.move_on(hold.member)
+
+    def abandon(self) -> None:
+        """Forget the callers of the parent process. Called in a forked child, in which nobody gives
+        back the mutex that another thread may have had."""
+        self._cohorts = None
+
+    def finish_release(self, hold: Hold, freed: bool, history: History) -> None:
         """Tell the sinks how the release went."""
         if freed:
-            self.ended(hold, "Released")
+            self.ended(hold, "released")
         else:
-            hold.was_gone()
+            hold.was_gone(history)
             self.lost(hold)
 
     def begin_hand_over(self, hold: Hold) -> None:
@@ -149,22 +223,34 @@ class LeasesInUse:
         if not self.keeper.end(hold, "handed over"):
             self.check_held(hold)
 
-    def ended(self, hold: Hold, how: str) -> None:
+    def handed_over(self, hold: Hold) -> None:
+        """Tell the sinks that a hold was offered to somebody else."""
+        if self.sinks.listening():
+            self.sinks.emit(
+                events.HandedOver(hold.key, hold.owner, hold.fence, _held_for(hold), hold.attempt)
+            )
+
+    def ended(self, hold: Hold, how: Ending) -> None:
         """Tell the sinks that a hold ended because its holder wanted it."""
         if self.sinks.listening():
-            held_for = clock.monotonic() - hold.acquired
-            self.sinks.emit(events.Released(hold.key, hold.owner, hold.fence, held_for, how))
+            holder, held_for = hold.holder, (clock.monotonic() - hold.acquired) / SECOND
+            self.sinks.emit(
+                events.Released(hold.key, holder.owner, holder.fence, held_for, how, hold.attempt)
+            )
 
     def close(self) -> GivingBack:
         """End all holds. Returns what gives back those that nobody else keeps alive."""
-        giving_back = GivingBack(self._driver, self.ended)
+        giving_back = GivingBack(self._driver, self.ended, self.cleaning, self.sinks)
         returned, left = self.keeper.close(giving_back)
+        if self._cohorts is not None:
+            self._cohorts.close()
         for hold in (*returned, *left):
             self._tell(hold, "lost")  # at once: work under the lease must stop
         for hold in left:
-            self.ended(hold, "Left")
+            self.ended(hold, "left")
         if not returned:
             giving_back.done.set()
+        self.cleaning.close()
         self.callbacks.close()
         return giving_back
 
@@ -178,7 +264,11 @@ class LeasesInUse:
         else:
             outcomes = [self._beat_one(hold) for hold in holds]
         for hold, outcome in zip(holds, outcomes, strict=True):
-            if outcome is not None and not isinstance(outcome, LeaseLost):
+            if outcome is None:
+                if self.sinks.presence.away:
+                    self.sinks.presence.answered()
+                self.renewed(hold)
+            elif not isinstance(outcome, LeaseLost):
                 expected = isinstance(outcome, HoldfastError)
                 why = str(outcome) if expected else f"{type(outcome).__name__}: {outcome}"
                 self.sinks.emit(events.StoreTrouble(hold.key, why, "renew"))
@@ -199,34 +289,50 @@ class LeasesInUse:
 
     # --- reports of the keeper (see keeper_thread.Listener) ---------------------------------
 
+    def renewed(self, hold: Hold) -> None:
+        """Tell the sinks that a hold was renewed."""
+        if self.sinks.listening():
+            self.sinks.emit(
+                events.Renewed(hold.key, hold.owner, hold.fence, _remaining(hold), hold.attempt)
+            )
+
     def in_danger(self, hold: Hold) -> None:
         """Pass on that renewals have failed for two thirds of the ttl."""
-        remaining = max(0, hold.deadline - clock.monotonic())
-        self.sinks.emit(events.InDanger(hold.key, hold.owner, hold.fence, remaining))
+        self.sinks.emit(
+            events.InDanger(hold.key, hold.owner, hold.fence, _remaining(hold), hold.attempt)
+        )
         self._tell(hold, "danger")
 
     def out_of_danger(self, hold: Hold) -> None:
         """Pass on that a renewal succeeded again."""
-        self.sinks.emit(events.OutOfDanger(hold.key, hold.owner, hold.fence))
+        self.sinks.emit(events.OutOfDanger(hold.key, hold.owner, hold.fence, hold.attempt))
 
     def lost(self, hold: Hold) -> None:
         """Pass on that a hold is lost: to the lease first, then to the sinks."""
         self._tell(hold, "lost")
-        self.sinks.emit(events.Lost(hold.key, hold.owner, hold.fence, hold.why))
+        self.dropped(hold)
 
     def wanted(self, hold: Hold) -> None:
         """Pass on that somebody waits for the lock."""
-        waiters = tuple(anonymous(waiter) for waiter in hold.wanted)
-        self.sinks.emit(events.Wanted(hold.key, hold.owner, hold.fence, waiters))
+        waiters = tuple(party(waiter) for waiter in hold.wanted)
+        self.sinks.emit(events.Wanted(hold.key, hold.owner, hold.fence, waiters, hold.attempt))
         self._tell(hold, "wanted")
 
     def dropped(self, hold: Hold) -> None:
-        """Tell the sinks that a hold ended because nothing refers to its lease any more."""
-        self.sinks.emit(events.Lost(hold.key, hold.owner, hold.fence, hold.why))
+        """Tell the sinks that a hold is lost: perhaps because nothing refers to its lease."""
+        self.next_turn(hold)
+        self.sinks.emit(
+            events.Lost(hold.key, hold.owner, hold.fence, hold.why, _held_for(hold), hold.attempt)
+        )
 
-    def evicted(self, key: str, holders: Sequence[Holder]) -> None:
-        """Tell the sinks that this client evicted holders."""
-        self.sinks.emit(events.Evicted(key, tuple(anonymous(holder) for holder in holders)))
+    def evicted(
+        self, key: str, parties: Sequence[Holder | Waiter], operator: str, reason: str
+    ) -> None:
+        """Tell the sinks that this client evicted holders, or those who wait."""
+        if self._cohorts is not None and any(isinstance(one, Holder) for one in parties):
+            self._cohorts.evicted(key)
+        out = tuple(party(one) for one in parties)
+        self.sinks.emit(events.Evicted(key, out, operator, reason))
 
     def _tell(self, hold: Hold, what: str) -> None:
         if hold.signals is not None:
@@ -241,9 +347,17 @@ def _who(attempt: Attempt) -> tuple[str, Mode]:
     return command.owner if isinstance(command, Take) else "", "exclusive"
 
 
-def _reason(why: BaseException) -> Reason:
+def _held_for(hold: Hold) -> float:
+    return seconds(clock.monotonic() - hold.acquired)
+
+
+def _remaining(hold: Hold) -> float:
+    return seconds(max(0, hold.deadline - clock.monotonic()))
+
+
+def _reason(why: BaseException) -> Why:
     if isinstance(why, AcquireTimeout):
         return "timeout"
     if isinstance(why, Busy):
         return "busy"
-    return "error" if isinstance(why, Exception) else "interrupted"
+    return "error" if isinstance(why, Exception) else "cancelled"

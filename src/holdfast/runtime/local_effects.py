@@ -9,12 +9,8 @@ from typing import Any
 from holdfast.core.effects import Draw, Emit, Keep, Now, Wall
 from holdfast.core.events import Event, StoreTrouble
 from holdfast.core.holds import Attempt, Hold
-from holdfast.core.records import SECOND, Micros
 from holdfast.errors import HoldfastError
 from holdfast.runtime import clock
-
-# How long an interrupted call may take to clean up.
-GRACE: Micros = 5 * SECOND
 
 Handlers = dict[type, Callable[[Any], Any]]
 

@@ -10,16 +10,16 @@ from functools import partial
 from typing import Any, TypeVar
 
 from holdfast.core.commands import NOBODY, Command, Wake
-from holdfast.core.contract import Applied, Entry, Page, Version
-from holdfast.core.records import SECOND, Micros, Record
+from holdfast.core.contract import Amended, Applied, Change, Entry, Page, Version
+from holdfast.core.records import NEVER, SECOND, Micros, Record
 from holdfast.runtime.pool import DaemonPool
 from holdfast.stores.base import AsyncStore, Outcome, Store
 from holdfast.stores.waiting.handles import NotifyingStore
 
 R = TypeVar("R")
 
-# How long a cancelled call may take to finish its write before it is left to the ttl.
-DRAIN_S = 5.0
+# How long a cancelled call may take to finish its write before it goes on without anybody waiting.
+DRAIN_S = 0.2
 WORKERS = 8
 WAITERS = 256
 
@@ -38,16 +38,23 @@ class ThreadedStore(AsyncStore):
         self._calls = DaemonPool(WORKERS, "holdfast-store")
         self._waits = DaemonPool(WAITERS, "holdfast-wait")
 
-    async def load(self, key: str) -> Entry:
-        return await self._run(self._calls, partial(self._store.load, key))
+    async def load(self, key: str, by: Micros = NEVER) -> Entry:
+        return await self._run(self._calls, partial(self._store.load, key, by))
 
     async def swap(
-        self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
+        self,
+        key: str,
+        version: Version,
+        record: Record | None,
+        wake: Wake = NOBODY,
+        by: Micros = NEVER,
     ) -> Outcome:
-        return await self._run(self._calls, partial(self._store.swap, key, version, record, wake))
+        return await self._run(
+            self._calls, partial(self._store.swap, key, version, record, wake, by)
+        )
 
-    async def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
-        return await self._run(self._calls, partial(self._store.scan, prefix, cursor, limit))
+    async def scan(self, prefix: str, cursor: str | None, limit: int, by: Micros = NEVER) -> Page:
+        return await self._run(self._calls, partial(self._store.scan, prefix, cursor, limit, by))
 
     async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
         if isinstance(self._store, NotifyingStore):
@@ -55,8 +62,11 @@ class ThreadedStore(AsyncStore):
         call = partial(self._store.wait, key, version, token, at_most)
         return await asyncio.wrap_future(self._waits.submit(call))
 
-    async def apply(self, key: str, command: Command, beat: str) -> Applied:
-        return await self._run(self._calls, partial(self._store.apply, key, command, beat))
+    async def amend(self, key: str, change: Change, by: Micros = NEVER) -> Amended:
+        return await self._run(self._calls, partial(self._store.amend, key, change, by))
+
+    async def apply(self, key: str, command: Command, beat: str, by: Micros = NEVER) -> Applied:
+        return await self._run(self._calls, partial(self._store.apply, key, command, beat, by))
 
     async def setup(self) -> None:
         await self._run(self._calls, self._store.setup)
@@ -90,9 +100,14 @@ async def drain(future: asyncio.Future[R], seconds: float) -> bool:
             await asyncio.wait({future}, timeout=ends_at - loop.time())
         except asyncio.CancelledError:
             cancelled = True
-    if future.done() and not future.cancelled():
-        future.exception()  # looked at, so that asyncio does not complain about it
+    future.add_done_callback(_look_at)
     return cancelled
+
+
+def _look_at(future: asyncio.Future[Any]) -> None:
+    """Nobody waits for it any more, and asyncio shall not complain that nobody saw its error."""
+    if not future.cancelled():
+        future.exception()
 
 
 async def finish(call: Coroutine[Any, Any, R]) -> R:
@@ -134,16 +149,24 @@ class InlineStore(AsyncStore):
         self._store = store
         self.facts = store.facts
 
-    async def load(self, key: str) -> Entry:
-        return self._store.load(key)
+    async def load(self, key: str, by: Micros = NEVER) -> Entry:
+        return self._store.load(key, by)
 
     async def swap(
-        self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
+        self,
+        key: str,
+        version: Version,
+        record: Record | None,
+        wake: Wake = NOBODY,
+        by: Micros = NEVER,
     ) -> Outcome:
-        return self._store.swap(key, version, record, wake)
+        return self._store.swap(key, version, record, wake, by)
 
-    async def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
-        return self._store.scan(prefix, cursor, limit)
+    async def amend(self, key: str, change: Change, by: Micros = NEVER) -> Amended:
+        return self._store.amend(key, change, by)
+
+    async def scan(self, prefix: str, cursor: str | None, limit: int, by: Micros = NEVER) -> Page:
+        return self._store.scan(prefix, cursor, limit, by)
 
     async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
         return await wait_for_notify(self._store, key, version, token, at_most)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, cast
 
-from holdfast.errors import BadOption, BadURL, Misconfigured, MissingDriver, Unavailable
+from holdfast.errors import BadOption, BadURL, Misconfigured, Unavailable
+from holdfast.extras import needed
 from holdfast.stores.base import Store
 from holdfast.stores.shortage import ADVICE, out_of_descriptors
 from holdfast.stores.url import parse
@@ -87,7 +88,7 @@ def open_store(url: Any, **options: Any) -> Store:
         return url
     try:
         return _opened(url, options)
-    except (OSError, ImportError, MissingDriver) as exc:
+    except (OSError, ImportError) as exc:
         # A driver whose files cannot be opened now looks like one that is not installed.
         if out_of_descriptors(exc):
             raise Unavailable(ADVICE) from exc
@@ -117,17 +118,12 @@ def schemes() -> list[str]:
 
 def _store_class(scheme: str) -> type[Store]:
     target = BUILT_IN.get(scheme)
-    try:
+    with needed(f"The {scheme} store", EXTRAS.get(scheme)):
         if target is not None:
             return cast("type[Store]", _named(target))
         for point in _entry_points():
             if point.name == scheme:
                 return _plug_in(point)
-    except ImportError as exc:
-        extra = EXTRAS.get(scheme)
-        missing = exc.name or str(exc)
-        what = f"pip install 'holdfast[{extra}]'" if extra else f"install {missing}"
-        raise MissingDriver(f"The {scheme} store needs {missing}: {what}") from exc
     raise BadURL(f"There is no store for {scheme}: URLs. Known are {', '.join(schemes())}.")
 
 

@@ -57,16 +57,18 @@ class SpinWait:
         self._left_out = 0  # this many more
         self._to_leave_out = 1  # after the next one in vain
 
-    def look(self, poll: Poll | None) -> None:
-        """Spin until there is something to read, or for a moment; or not at all."""
+    def look(self, poll: Poll | None) -> bool:
+        """Spin until there is something to read, or for a moment; or not at all. Returns whether
+        there is something."""
         if self._left_out:
             self._left_out -= 1
         elif poll is not None and self._alone() and (now := monotonic()) > _resting_until:
             if _seen(poll, now + self._moment_s):
                 self._to_leave_out = 1
-            else:
-                self._left_out = self._to_leave_out
-                self._to_leave_out = min(2 * self._to_leave_out + 1, MOST_LEFT_OUT)
+                return True
+            self._left_out = self._to_leave_out
+            self._to_leave_out = min(2 * self._to_leave_out + 1, MOST_LEFT_OUT)
+        return False
 
 
 def _seen(poll: Poll, ends_at: float) -> bool:

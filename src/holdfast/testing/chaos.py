@@ -24,6 +24,7 @@ and `cut`, or `holdfast.testing.faults.FaultyStore`.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -35,13 +36,20 @@ from msgspec.structs import replace
 
 from holdfast.core import rules
 from holdfast.core.commands import NOBODY, Command, Evict, Evicted, Stamp, Wake
-from holdfast.core.contract import Applied, Conflict, Entry, Page, Version
-from holdfast.core.records import Micros, Record
+from holdfast.core.contract import Amended, Applied, Change, Conflict, Entry, Page, Version
+from holdfast.core.records import NEVER, Holder, Micros, Record
 from holdfast.errors import BadOption, OutcomeUnknown, Unavailable
+from holdfast.runtime import keeper_thread
 from holdfast.stores.base import Outcome, Store
+from holdfast.stores.deadlines import seconds_left, unanswered
 from holdfast.stores.url import StoreURL
 
 R = TypeVar("R")
+
+OPERATOR, REASON = "ChaosStore", "lost on purpose"
+# Trouble that has a cause is known to come from the store.
+_LINE_CUT = ConnectionError("chaos")
+WHY = f"it was evicted by {OPERATOR}: {REASON}"
 
 
 class ChaosStore(Store):
@@ -89,21 +97,31 @@ class ChaosStore(Store):
     def lose(self, key: str) -> int:
         """Evict the holders of a key now. Returns how many there were.
 
-        They learn of it at their next renewal, as after any eviction.
+        Those in this process, of clients of this store, are told at once. Others learn of it at
+        their next renewal, as after any eviction.
         """
+        evicted = self._evict(key)
+        tokens = {holder.token for holder in evicted}
+        for keeper in list(keeper_thread.everyone):
+            for hold in keeper.holds():
+                if hold.key == key and hold.token in tokens:
+                    keeper.lose(hold, WHY)
+        return len(evicted)
+
+    def _evict(self, key: str) -> tuple[Holder, ...]:
         entry = self._store.load(key)
         if self.facts.scripted:
             verdict = self._store.apply(key, _everyone(entry), "chaos").verdict
-            return len(verdict.holders) if isinstance(verdict, Evicted) else 0
+            return verdict.holders if isinstance(verdict, Evicted) else ()
         while True:
             at = entry.now.latest if entry.now is not None else entry.record.fence + 1
             stamp = Stamp(at, "chaos", clocked=entry.now is not None)
             decision = rules.decide(_everyone(entry), entry.record, lambda party: False, stamp)
             if decision.record is None:
-                return 0
+                return ()
             outcome = self._store.swap(key, entry.version, decision.record, decision.wake)
             if not isinstance(outcome, Conflict):
-                return len(entry.record.holders)
+                return entry.record.holders
             entry = outcome.entry
 
     def cut(self) -> None:
@@ -116,23 +134,32 @@ class ChaosStore(Store):
 
     # --- a store ------------------------------------------------------------------------------
 
-    def load(self, key: str) -> Entry:
+    def load(self, key: str, by: Micros = NEVER) -> Entry:
         """Load, if nothing goes wrong."""
-        return self._ask(key, lambda: self._store.load(key))
+        return self._ask(key, by, lambda: self._store.load(key, by))
 
     def swap(
-        self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
+        self,
+        key: str,
+        version: Version,
+        record: Record | None,
+        wake: Wake = NOBODY,
+        by: Micros = NEVER,
     ) -> Outcome:
         """Swap, if nothing goes wrong."""
-        return self._ask(key, lambda: self._store.swap(key, version, record, wake))
+        return self._ask(key, by, lambda: self._store.swap(key, version, record, wake, by))
 
-    def apply(self, key: str, command: Command, beat: str) -> Applied:
+    def amend(self, key: str, change: Change, by: Micros = NEVER) -> Amended:
+        """Amend, if nothing goes wrong."""
+        return self._ask(key, by, lambda: self._store.amend(key, change, by))
+
+    def apply(self, key: str, command: Command, beat: str, by: Micros = NEVER) -> Applied:
         """Run a command, if nothing goes wrong."""
-        return self._ask(key, lambda: self._store.apply(key, command, beat))
+        return self._ask(key, by, lambda: self._store.apply(key, command, beat, by))
 
-    def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
+    def scan(self, prefix: str, cursor: str | None, limit: int, by: Micros = NEVER) -> Page:
         """Scan, if nothing goes wrong."""
-        return self._ask(None, lambda: self._store.scan(prefix, cursor, limit))
+        return self._ask(None, by, lambda: self._store.scan(prefix, cursor, limit, by))
 
     def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
         """Wait; nothing goes wrong with that."""
@@ -150,26 +177,42 @@ class ChaosStore(Store):
         """After a fork, in the child."""
         self._store.abandon()
 
+    def for_child(self) -> ChaosStore:
+        """Returns the same for a forked child, where other things go wrong."""
+        return ChaosStore(
+            self._store.for_child(),
+            seed=os.getpid(),
+            longest_delay=self._longest_delay,
+            sleep=self._sleep,
+            **self._chances,
+        )
+
     # --- chance -------------------------------------------------------------------------------
 
-    def _ask(self, key: str | None, call: Callable[[], R]) -> R:
+    def _ask(self, key: str | None, by: Micros, call: Callable[[], R]) -> R:
         if self._cut:
-            raise Unavailable("The store was cut off on purpose.")
+            raise Unavailable("The store was cut off on purpose.") from _LINE_CUT
         goes_wrong, late_by = self._draw()
         if key is not None and "lose_leases" in goes_wrong:
-            self.lose(key)
+            self._evict(key)
         if "refuse" in goes_wrong:
-            raise Unavailable("The store refused on purpose.")
+            raise Unavailable("The store refused on purpose.") from _LINE_CUT
         if "lose_requests" in goes_wrong:
-            raise OutcomeUnknown("The request was lost on purpose.")
+            raise OutcomeUnknown("The request was lost on purpose.") from _LINE_CUT
         if late_by > 0:
-            self._sleep(late_by)
+            self._pause(late_by, by)
         answer = call()
         if late_by < 0:
-            self._sleep(-late_by)
+            self._pause(-late_by, by)
         if "lose_replies" in goes_wrong:
-            raise OutcomeUnknown("The reply was lost on purpose.")
+            raise OutcomeUnknown("The reply was lost on purpose.") from _LINE_CUT
         return answer
+
+    def _pause(self, seconds: float, by: Micros) -> None:
+        left = seconds_left(by)
+        self._sleep(max(0.0, min(seconds, left)))
+        if seconds > left:
+            raise unanswered()
 
     def _draw(self) -> tuple[set[str], float]:
         """What goes wrong with this request, and how late it is (below 0: the reply)."""
@@ -182,4 +225,5 @@ class ChaosStore(Store):
 
 
 def _everyone(entry: Entry) -> Evict:
-    return Evict(tuple(holder.fence for holder in entry.record.holders))
+    fences = tuple(holder.fence for holder in entry.record.holders)
+    return Evict(fences, OPERATOR, REASON)

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
 from holdfast.core.commands import NOBODY, Command, Wake
-from holdfast.core.contract import Applied, Entry, Page, Version
-from holdfast.core.records import Micros, Record
+from holdfast.core.contract import Amended, Applied, Change, Entry, Page, Version
+from holdfast.core.records import NEVER, Micros, Record
 from holdfast.errors import OutcomeUnknown, Unavailable
 from holdfast.stores.base import Outcome, Store
+from holdfast.stores.deadlines import seconds_left, unanswered
 from holdfast.stores.url import StoreURL
 
 R = TypeVar("R")
@@ -25,7 +26,7 @@ Fault = Literal[
     "lose reply",  # it is carried out, and nobody says so
     "refuse",  # the store says that it did not do it
     "deliver twice",  # it is carried out twice; the second answer comes back
-    "hang",  # nothing happens until `release_hung()`; then it is carried out
+    "hang",  # nothing happens until `release_hung()`; by then the caller may have given up
 ]
 FAULTS: tuple[Fault, ...] = (
     "fine",
@@ -65,19 +66,27 @@ class FaultyStore(Store):
         """Let the calls that hang go on."""
         self._released.set()
 
-    def load(self, key: str) -> Entry:
-        return self._do("load", lambda: self._store.load(key))
+    def load(self, key: str, by: Micros = NEVER) -> Entry:
+        return self._do("load", by, lambda: self._store.load(key, by))
 
     def swap(
-        self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
+        self,
+        key: str,
+        version: Version,
+        record: Record | None,
+        wake: Wake = NOBODY,
+        by: Micros = NEVER,
     ) -> Outcome:
-        return self._do("swap", lambda: self._store.swap(key, version, record, wake))
+        return self._do("swap", by, lambda: self._store.swap(key, version, record, wake, by))
 
-    def apply(self, key: str, command: Command, beat: str) -> Applied:
-        return self._do("apply", lambda: self._store.apply(key, command, beat))
+    def amend(self, key: str, change: Change, by: Micros = NEVER) -> Amended:
+        return self._do("amend", by, lambda: self._store.amend(key, change, by))
 
-    def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
-        return self._store.scan(prefix, cursor, limit)
+    def apply(self, key: str, command: Command, beat: str, by: Micros = NEVER) -> Applied:
+        return self._do("apply", by, lambda: self._store.apply(key, command, beat, by))
+
+    def scan(self, prefix: str, cursor: str | None, limit: int, by: Micros = NEVER) -> Page:
+        return self._store.scan(prefix, cursor, limit, by)
 
     def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
         return self._store.wait(key, version, token, at_most)
@@ -92,17 +101,24 @@ class FaultyStore(Store):
     def abandon(self) -> None:
         self._store.abandon()
 
-    def _do(self, name: str, call: Callable[[], R]) -> R:
+    def for_child(self) -> FaultyStore:
+        return FaultyStore(self._store.for_child())
+
+    def _do(self, name: str, by: Micros, call: Callable[[], R]) -> R:
         with self._lock:
             fault = self._planned.popleft() if self._planned else self._always
             self.calls.append(name)
         if fault == "refuse":
-            raise Unavailable(f"Refused on purpose: {name}.")
+            raise Unavailable(f"Refused on purpose: {name}.") from ConnectionError(fault)
         if fault == "lose request":
-            raise OutcomeUnknown(f"The request was lost on purpose: {name}.")
-        if fault == "hang":
-            self._released.wait()
+            raise OutcomeUnknown(f"The request was lost on purpose: {name}.") from ConnectionError(
+                fault
+            )
+        if fault == "hang" and not self._released.wait(seconds_left(by)):
+            raise unanswered(writing=name != "load")
         answer = call()
         if fault == "lose reply":
-            raise OutcomeUnknown(f"The reply was lost on purpose: {name}.")
+            raise OutcomeUnknown(f"The reply was lost on purpose: {name}.") from ConnectionError(
+                fault
+            )
         return call() if fault == "deliver twice" else answer

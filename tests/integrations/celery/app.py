@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from typing import Any
 
 from celery import Celery
 from celery.exceptions import SoftTimeLimitExceeded
 
-from holdfast.integrations.celery import current_lease, exclusive, hand_over_to
+import holdfast
+from holdfast.integrations.celery import current_lease, exclusive, hand_over_to, once_per_key
+from holdfast.results import DirectoryResults
 from tests.integrations.celery.journal import Journal
 
 BROKER_VARIABLE = "TEST_BROKER"
@@ -17,6 +20,7 @@ LOCKS_VARIABLE = "TEST_LOCKS"
 JOURNAL_VARIABLE = "TEST_JOURNAL"
 VISIBILITY_VARIABLE = "TEST_VISIBILITY_S"
 TTL_VARIABLE = "TEST_TTL_S"
+BEAT_VARIABLE = "TEST_BEAT_S"
 
 TTL = float(os.environ.get(TTL_VARIABLE, "3"))
 
@@ -31,7 +35,12 @@ app.conf.update(
     result_backend_transport_options={"retry_policy": {"timeout": 5.0}},
     worker_prefetch_multiplier=1,
     task_acks_late=True,
+    holdfast_beat_ttl=TTL,
 )
+if BEAT_VARIABLE in os.environ:
+    app.conf.beat_schedule = {
+        "tick": {"task": f"{__name__}.tick", "schedule": float(os.environ[BEAT_VARIABLE])}
+    }
 
 journal = Journal(os.environ.get(JOURNAL_VARIABLE, os.devnull))
 
@@ -47,6 +56,25 @@ def work(name: str, seconds: float = 0.0) -> int:
     finally:
         journal.write("end", **facts)
     return int(lease.fence)
+
+
+def places() -> DirectoryResults:
+    """Where results are kept, beside the journal."""
+    return DirectoryResults(f"{os.environ[JOURNAL_VARIABLE]}-results")
+
+
+@app.task
+@once_per_key("item:{item}", into=places, ttl=TTL)
+def made_once(item: str, seconds: float) -> int:
+    """Is done by the first who asks for it."""
+    if seconds < 0:
+        raise ZeroDivisionError
+    return work("made once", seconds)
+
+
+@app.task(ignore_result=True, expires=10)
+def tick() -> None:
+    """Sent by beat; nobody runs it."""
 
 
 @app.task
@@ -126,6 +154,15 @@ def has_a_long_ttl(item: str, seconds: float) -> int:
     return work("has_a_long_ttl", seconds)
 
 
+@app.task(bind=True, reject_on_worker_lost=True)
+@exclusive(key="item:{item}", ttl=60)
+def dies_once(self: Any, item: str) -> str:
+    """Kills its own process, unless it was delivered again."""
+    if not self.request.delivery_info.get("redelivered"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return "ran again"
+
+
 @app.task
 @exclusive(key="item:{item}", ttl=1.5)
 def runs_for_long(item: str) -> bool:
@@ -201,6 +238,18 @@ def retried_after_an_error(self: Any, item: str) -> int:
     if self.request.retries == 0:
         raise self.retry(countdown=0, exc=KeyError(item))
     return int(self.request.retries)
+
+
+# At module level: the worker imports this, and then forks.
+before_the_fork = holdfast.connect(os.environ.get(LOCKS_VARIABLE) or "memory://")
+of_the_parent = before_the_fork.acquire(f"of process {os.getpid()}", ttl=600)
+
+
+@app.task
+@before_the_fork.guard("item:{item}", ttl=TTL)
+def guarded(item: str) -> list[Any]:
+    """Runs under a lock of a client that was made, and used, before the worker forked."""
+    return [os.getpid(), holdfast.current_lease().owner]
 
 
 @app.task

@@ -56,3 +56,27 @@ def test_a_shutdown_releases(world: World, item: str, how: signal.Signals) -> No
             assert world.journal.entries("end", key=f"item:{item}")
     finally:
         worker.stop()
+
+
+def test_a_killed_process_frees_its_lock_at_once(world: World, item: str) -> None:
+    """The parent notices, long before the ttl is over, and says who evicted the lease and why."""
+    with world.worker(name=item, queue=item, concurrency=1) as worker:
+        for number in range(2):  # also of a process that the pool has started later
+            name = f"{item}{number}"
+            tasks.has_a_long_ttl.apply_async((name, 50), queue=item)
+            (begun,) = world.journal.wait_for("begin", key=f"item:{name}")
+            os.kill(begun["pid"], signal.SIGKILL)
+            with world.locks.acquire(f"item:{name}", timeout=WITHIN) as lease:
+                assert lease.fence > begun["fence"]
+            if not world.locks.facts.scripted:  # Redis keeps no history
+                (past,) = world.locks.show(f"item:{name}").history
+                why = f"its worker process {begun['pid']} died"
+                assert (past.what, past.reason) == ("evicted", why)
+        assert "set reject_on_worker_lost for " in worker.output()
+
+
+def test_a_task_whose_process_died_runs_again(world: World, item: str) -> None:
+    """With `reject_on_worker_lost` it comes back, and its lock is free by then."""
+    with world.worker(name=item, queue=item, concurrency=1):
+        sent = tasks.dies_once.apply_async((item,), queue=item)
+        assert sent.get(timeout=WITHIN) == "ran again"

@@ -194,3 +194,11 @@ def _until(true: Callable[[], bool], within: float = 20.0) -> None:
     while not true():
         assert time.monotonic() < ends_at
         time.sleep(0.05)
+
+
+def test_locks_at_module_level(world: World, item: str) -> None:
+    """Tasks run under locks of a client that was made before the worker forked."""
+    with world.worker(name=item, queue=item):
+        sent = [tasks.guarded.apply_async((item,), queue=item) for _ in range(6)]
+        said = [result.get(timeout=40) for result in sent]
+    assert all(owner.endswith(f":{process}") for process, owner in said), said

@@ -4,7 +4,17 @@
 times what it took when it was written.
 """
 
-from tests.sim.mutants import clocks, keeping, law, writes
+from tests.sim.mutants import clocks, cohorts, gates, keeping, law, patterns, writes
 from tests.sim.mutants.base import MUTANTS, Mutant
 
-__all__ = ["MUTANTS", "Mutant", "clocks", "keeping", "law", "writes"]
+__all__ = [
+    "MUTANTS",
+    "Mutant",
+    "clocks",
+    "cohorts",
+    "gates",
+    "keeping",
+    "law",
+    "patterns",
+    "writes",
+]

@@ -187,7 +187,7 @@ def _a_watcher_that_does_not_look_again() -> Iterator[Patches]:
     yield patch.object(wait_until_free, "show_view", show_view)
 
 
-@mutant(2400, store="observed")
+@mutant(4000, store="observed")
 def _silence_judged_when_the_reply_came() -> Iterator[Patches]:
     def dead_when_asked(self: Observations, key: str, view: View) -> Any:
         return self.dead(key, view.now, view.got)

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
+from msgspec.structs import replace
+
 from holdfast.core import acquiring, rules
 from holdfast.core.commands import Decision, Evict, Take
 from holdfast.core.contract import Interval
@@ -109,3 +111,46 @@ def _a_waiter_that_hammers_a_slow_clock() -> Iterator[Patches]:
         return original(self, key, party, exact, got)
 
     yield patch.object(Observations, "dead_from", dead_from)
+
+
+@mutant(60, store="amending")
+def _an_heir_that_is_not_the_first_in_the_queue() -> Iterator[Patches]:
+    original = rules._bequeathed
+
+    def bequeathed(heir: str, freed: Record, dead: Any, stamp: Any) -> Record | None:
+        last = freed.queue[-1:]
+        swapped = replace(freed, queue=(*last, *freed.queue[:-1]))
+        return original(last[0].token, swapped, dead, stamp) if last else None
+
+    yield patch.object(rules, "_bequeathed", bequeathed)
+
+
+@mutant(60, store="amending")
+def _an_heir_with_the_fence_of_the_one_before() -> Iterator[Patches]:
+    original = rules._bequeathed
+
+    def bequeathed(heir: str, freed: Record, dead: Any, stamp: Any) -> Record | None:
+        with patch.object(rules, "fences", lambda mode, record, stamp: (record.fence,) * 2):
+            return original(heir, freed, dead, stamp)
+
+    yield patch.object(rules, "_bequeathed", bequeathed)
+
+
+@mutant(100, store="amending")
+def _an_heir_whose_lease_begins_when_it_looks() -> Iterator[Patches]:
+    def sent_at(attempt: Any, granted: Any, view: Any) -> int:
+        sent: int = attempt.sent_at(granted.holder.beat)
+        return max(sent, view.sent) if attempt.command.inherits else sent
+
+    yield patch.object(acquiring, "_sent_at", sent_at)
+
+
+@mutant(60, store="amending")
+def _an_heir_that_stays_in_the_queue() -> Iterator[Patches]:
+    original = rules._bequeathed
+
+    def bequeathed(heir: str, freed: Record, dead: Any, stamp: Any) -> Record | None:
+        record = original(heir, freed, dead, stamp)
+        return record and replace(record, queue=freed.queue)
+
+    yield patch.object(rules, "_bequeathed", bequeathed)

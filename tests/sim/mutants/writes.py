@@ -6,15 +6,17 @@ from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 from unittest.mock import patch
 
-from holdfast.core import renewing, rules, steps
+from msgspec.structs import replace
+
+from holdfast.core import acquiring, renewing, rules, steps
 from holdfast.core.commands import Claim, Decision, Free, Freed, Granted, Renew
-from holdfast.core.contract import Conflict
-from holdfast.core.effects import Steps, Swap
+from holdfast.core.contract import Conflict, Entry
+from holdfast.core.effects import Amend, Steps, Swap
 from holdfast.core.holds import Attempt, Hold
-from holdfast.core.observations import Observations
-from holdfast.core.records import Record
-from holdfast.core.steps import Answer
-from holdfast.errors import Busy, LeaseLost, OutcomeUnknown
+from holdfast.core.observations import Observations, View
+from holdfast.core.records import NEVER, History, Record
+from holdfast.core.steps import Amendment, Answer
+from holdfast.errors import Busy, LeaseLost, OutcomeUnknown, Unavailable
 from holdfast.testing.sim import work
 from tests.sim.mutants.base import Patches, mutant, relay, wrap_apply
 
@@ -58,6 +60,22 @@ def _a_conflict_with_oneself_taken_as_somebody_else() -> Iterator[Patches]:
 @mutant(600)
 def _a_try_in_vain_settles_the_one_before() -> Iterator[Patches]:
     yield patch.object(steps, "worst_known_outcome", lambda trouble, attempt: trouble)
+
+
+@mutant(60)
+def _every_request_may_take_its_longest() -> Iterator[Patches]:
+    """Also those of a call whose own time is over by then."""
+    yield patch.object(acquiring, "answers_by", lambda *_: NEVER)
+
+
+@mutant(2000, store="scripted")
+def _why_a_lease_is_lost_may_take_its_longest() -> Iterator[Patches]:
+    """Also for a caller whose renewal was to be back by then."""
+
+    def history_steps(observations: Observations, key: str, view: View, by: int) -> Steps[History]:
+        return (yield from steps.history_steps(observations, key, view, NEVER))
+
+    yield patch.object(renewing, "history_steps", history_steps)
 
 
 @mutant(60)
@@ -123,3 +141,32 @@ def _a_renewal_that_trusts_the_clock_it_read_before_it_stood_still() -> Iterator
     yield patch.object(
         Hold, "valid", lambda self, now: self.state == "held" and now < self.deadline
     )
+
+
+@mutant(60, store="amending")
+def _an_amend_that_decides_on_what_it_saw_before() -> Iterator[Patches]:
+    seen: dict[tuple[Observations, str], Entry] = {}
+    decide = Amendment.__call__
+
+    def call(self: Amendment, entry: Entry) -> Decision:
+        before = seen.setdefault((self.observations, self.key), entry)
+        seen[self.observations, self.key] = entry
+        return decide(self, replace(before, now=entry.now))
+
+    yield patch.object(Amendment, "__call__", call)
+
+
+@mutant(200, store="amending")
+def _an_amend_that_is_not_sent_again_and_counts_as_refused() -> Iterator[Patches]:
+    def wrapper(
+        inner: Steps[Answer], observations: Observations, attempt: Attempt, command: Any
+    ) -> Steps[Answer]:
+        def failed(effect: Any, trouble: Exception) -> Exception:
+            if isinstance(effect, Amend) and isinstance(trouble, OutcomeUnknown):
+                attempt.touched = attempt.unsettled = False
+                return Unavailable("It was refused.")
+            return trouble
+
+        return (yield from relay(inner, failed=failed))
+
+    yield from wrap_apply(wrapper)

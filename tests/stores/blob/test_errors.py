@@ -221,11 +221,12 @@ holdfast.connect("memory://").close()
 for left in range(8):
     with no_descriptors(left):
         try:
-            holdfast.connect(sys.argv[1])
+            with holdfast.connect(sys.argv[1]) as locks:
+                locks.try_acquire("k")
         except Unavailable as exc:
             assert "ulimit -n" in str(exc), exc
         else:
-            raise SystemExit(f"opened with {left}")
+            raise SystemExit(f"used with {left}")
 with holdfast.connect(sys.argv[1]) as locks, locks.acquire("k") as lease:
     print(lease.fence)
 """

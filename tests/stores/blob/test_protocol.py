@@ -12,7 +12,7 @@ from obstore.store import MemoryStore
 
 import holdfast
 from holdfast.core.contract import Conflict, Swapped
-from holdfast.core.records import EMPTY, Holder, Record
+from holdfast.core.records import EMPTY, NEVER, Holder, Record
 from holdfast.stores.blob.bucket import Bucket
 from holdfast.stores.blob.requests import Found, Get, Head, Missing, Pause, Put, Written
 from holdfast.stores.blob.store import BlobStore
@@ -29,10 +29,10 @@ class Counting(Transport):
         super().__init__(bucket)
         self.asked: list[Any] = []
 
-    def _answer(self, request: Any) -> Any:
+    def _answer(self, request: Any, by: Any = NEVER) -> Any:
         if not isinstance(request, Pause):
             self.asked.append(request)
-        return super()._answer(request)
+        return super()._answer(request, by)
 
     def taken(self) -> dict[str, int]:
         """How many requests of each kind there were since the last time."""

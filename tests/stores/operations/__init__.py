@@ -17,8 +17,11 @@ from tests.stores.operations.of_clients import (
     TryAcquire,
 )
 from tests.stores.operations.of_stores import (
+    AmendNew,
+    AmendOne,
     ApplyMany,
     ApplyOne,
+    ColdAmend,
     ColdApply,
     ColdLoad,
     ColdUpdate,
@@ -34,7 +37,8 @@ __all__ = ["OPERATIONS", "Operation", "beats_of", "unlike", "word_for"]
 
 OPERATIONS: tuple[type[Operation], ...] = (
     LoadOne, ColdLoad, ScanAll, Show, ListAll,
-    Create, Update, ColdUpdate, Drop, ApplyOne, ColdApply, SwapMany, ApplyMany,
+    Create, Update, ColdUpdate, Drop, AmendOne, AmendNew, ColdAmend,
+    ApplyOne, ColdApply, SwapMany, ApplyMany,
     TryAcquire, ColdTryAcquire, Acquire, AcquireAll,
     Renewal, Release, HandOver, Take, Join, Eviction, Purge,
 )  # fmt: skip

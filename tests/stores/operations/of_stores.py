@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from holdfast.core.commands import Claim, Granted
+from holdfast.core import rules
+from holdfast.core.commands import Claim, Decision, Granted, Stamp
 from holdfast.core.contract import Entry, Swapped
 from holdfast.core.effects import Apply, Swap
 from holdfast.core.records import SECOND, Record
@@ -152,6 +153,54 @@ class ApplyOne(Operation):
 
     def done(self, before: Entry, after: Entry) -> bool:
         return bool(before.version != after.version)
+
+
+class AmendOne(Operation):
+    """A command that is decided while the store holds the record still."""
+
+    name = "amend"
+    kind = "write"
+
+    @classmethod
+    def fits(cls, store: Store) -> bool:
+        return store.facts.amends
+
+    async def prepare(self) -> None:
+        self.lane.direct.swap(self.key, None, sample(1))
+
+    async def call(self) -> Any:
+        return await self.lane.run(self.lane.store.amend, self.key, _claimed)
+
+    def words(self, result: Any) -> dict[str, str]:
+        verdict = result.decision.verdict
+        return {self.key: "returned" if isinstance(verdict, Granted) else repr(verdict)}
+
+    def wrong(self, result: Any, after: dict[str, Entry]) -> str | None:
+        return unlike(result.entry.version, after[self.key].version)
+
+    def done(self, before: Entry, after: Entry) -> bool:
+        return bool(before.version != after.version)
+
+
+class AmendNew(AmendOne):
+    """The same where there is no record yet."""
+
+    name = "amend: create"
+
+    async def prepare(self) -> None:
+        """There is nothing to prepare."""
+
+
+class ColdAmend(AmendOne):
+    """The same with a new connection."""
+
+    name = "amend (cold)"
+    cold = True
+
+
+def _claimed(entry: Entry) -> Decision:
+    stamp = Stamp(entry.now.latest if entry.now else 0, "beat")
+    return rules.decide(claim(), entry.record, rules.nobody, stamp)
 
 
 class ColdApply(ApplyOne):

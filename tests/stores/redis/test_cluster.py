@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.commands import Claim, Free, Freed, Granted, Renew
+from holdfast.core.records import NEVER
 from holdfast.stores.redis.protocol import slot_of
 from holdfast.stores.redis.record_text import Names
 from holdfast.stores.registry import open_store
@@ -136,8 +137,8 @@ class _Awaited:
     async def apply(self, *args: Any) -> Any:
         return self._store.apply(*args)
 
-    async def load(self, key: str) -> Any:
-        return self._store.load(key)
+    async def load(self, key: str, by: Any = NEVER) -> Any:
+        return self._store.load(key, by)
 
     async def scan(self, *args: Any) -> Any:
         return self._store.scan(*args)

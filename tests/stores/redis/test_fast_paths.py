@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import closing
+from copy import copy
 from typing import Any
 from uuid import uuid4
 
@@ -28,17 +29,35 @@ from holdfast.stores.registry import open_store
 from tests.engines.redis import RedisServer, client
 from tests.stores.redis.test_rules import EVENTS, TOKENS, TTLS, Model, a_run
 
-FAST = ("fast", "full")
+WAYS = ("fast", "full", "in place", "in place without the rights")
 LONG = 60 * SECOND
 
 
-@pytest.fixture(params=FAST)
+@pytest.fixture(params=WAYS)
 def either(request: pytest.FixtureRequest, server: RedisServer) -> Iterator[RedisStore]:
-    """A store with the fast paths, and one without."""
-    store = open_store(server.url, fast_paths=request.param == "fast")
+    """A store with the fast paths, one without, and one that takes every record for a long one,
+    for a user who may change it in place and for one who may not."""
+    url = server.url
+    if "without" in request.param:
+        with client(server.port) as redis:
+            redis.execute_command("ACL", "SETUSER", "app", "on", ">x", "~*", "&*", "+@all",
+                                  "-setrange", "-append")  # fmt: skip
+        url = url.replace("//", "//app:x@")
+    store = open_store(url, fast_paths=request.param == "fast")
     assert isinstance(store, RedisStore)
+    if "in place" in request.param:
+        scripts = store.encoder._scripts
+        scripts.update({one: taken_for_long(one) for one in scripts})
     with closing(store):
         yield store
+
+
+def taken_for_long(script: Script) -> Script:
+    """The same, for which every record is a long one."""
+    changed = copy(script)
+    changed.use(script.source.replace(b"local LONG = 16384", b"local LONG = 0"))
+    assert changed.sha != script.sha
+    return changed
 
 
 def test_the_switch(server: RedisServer) -> None:

@@ -1,4 +1,4 @@
-"""Who reads what the server tells: the one who waits, or a thread for all of them."""
+"""Who is woken by what the server tells, and the listener that reads it for all of a client."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import signal
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
@@ -20,11 +19,12 @@ import holdfast
 from holdfast import AcquireTimeout, aio
 from holdfast.core.commands import Claim, Free
 from holdfast.runtime import keeper_thread
-from holdfast.stores.redis import RedisStore, notify, thread_listener
+from holdfast.stores.redis import RedisStore, listener, listener_async, notify
+from holdfast.stores.redis.connection import Connection
+from holdfast.stores.redis.listener import Listener
 from holdfast.stores.redis.notify import Subscriptions, handle_for
 from holdfast.stores.redis.record_text import Names
-from holdfast.stores.redis.thread_listener import Listener
-from holdfast.stores.waiting.handles import MOST_LATE, WaitHandle
+from holdfast.stores.waiting.handles import MOST_LATE
 from tests.engines.redis import RedisServer, client
 from tests.helpers import until
 
@@ -39,8 +39,7 @@ class Waiting:
 
     def __init__(self, store: RedisStore, key: str, token: str, version: int | None = SEEN) -> None:
         self.token = token
-        self._wait: Callable[[], None] = lambda: store.wait(key, version, token, LONG)
-        self._thread = threading.Thread(target=self._wait)
+        self._thread = threading.Thread(target=store.wait, args=(key, version, token, LONG))
         self._thread.start()
 
     def is_over(self) -> bool:
@@ -65,67 +64,35 @@ class Teller:
             until(lambda: redis.publish(self._channel, f"{self._rev} {whom}") == 1)
 
 
-def reads_by_itself(store: RedisStore) -> bool:
-    """Whether somebody who waits reads."""
-    return isinstance(store._listener._reader, WaitHandle)
-
-
-def waiting_alone(store: RedisStore, teller: Teller, key: str, token: str = "b") -> Waiting:
-    """A waiter that reads by itself: not the first one, for which a thread connects."""
-    first = Waiting(store, key, "a")
-    teller.calls(first)
-    until(first.is_over)
-    until(lambda: store._listener._reader is None)
-    second = Waiting(store, key, token)
-    until(lambda: reads_by_itself(store))
-    return second
-
-
 @pytest.fixture
 def teller(server: RedisServer, store: RedisStore, key: str) -> Teller:
     """For one lock."""
     return Teller(server, store, key)
 
 
-def test_who_waits_reads_by_itself(store: RedisStore, teller: Teller, key: str) -> None:
-    """And has stopped to when it is called."""
-    wait = waiting_alone(store, teller, key)
-    teller.calls(wait)
-    until(wait.is_over)
-    assert not reads_by_itself(store)
+def test_who_is_named_is_woken(store: RedisStore, teller: Teller, key: str) -> None:
+    """One of them, or some at once; nobody else, and nobody is forgotten."""
+    until(Waiting(store, key, "first").is_over)  # by the look when the channel is new
+    waits = [Waiting(store, key, token) for token in "abcde"]
+    teller.calls(waits[0])
+    until(waits[0].is_over)
+    assert not any(wait.is_over() for wait in waits[1:])
+    teller.calls(waits[1], waits[3])
+    until(waits[1].is_over)
+    until(waits[3].is_over)
+    assert not waits[2].is_over()
+    assert not waits[4].is_over()
+    teller.calls(waits[4], waits[2])
+    until(waits[2].is_over)
+    until(waits[4].is_over)
 
 
-def test_who_reads_tells_the_others(store: RedisStore, teller: Teller, key: str) -> None:
-    """Also if it is called together with them."""
-    reader = waiting_alone(store, teller, key)
-    others = [Waiting(store, key, token) for token in "cde"]
-    teller.calls(others[0])
-    until(others[0].is_over)
-    assert not reader.is_over()
-    teller.calls(reader, others[1])
-    until(reader.is_over)
-    until(others[1].is_over)
-    assert not others[2].is_over()
-    teller.calls(others[2])
-    until(others[2].is_over)
-
-
-def test_somebody_reads_on_for_who_still_waits(store: RedisStore, teller: Teller, key: str) -> None:
-    """When the one who read has gone."""
-    reader = waiting_alone(store, teller, key)
-    other = Waiting(store, key, "c")
-    until(lambda: len(store._listener.subscriptions.handles.handles(key)) == 2)
-    teller.calls(reader)
-    until(reader.is_over)
-    teller.calls(other)
-    until(other.is_over)
-
-
-def test_a_line_that_breaks_while_one_reads(
+def test_a_line_that_breaks_while_one_waits(
     server: RedisServer, store: RedisStore, teller: Teller, key: str
 ) -> None:
-    """A thread connects again, and whoever waits is rung."""
-    wait = waiting_alone(store, teller, key)
+    """The listener connects again, and whoever waits is rung."""
+    wait = Waiting(store, key, "a")
+    until(lambda: store._listener._connection is not None)
     broken = store._listener._connection
     with client(server.port) as redis:
         until(lambda: redis.client_kill_filter(_type="pubsub") > 0)
@@ -135,19 +102,41 @@ def test_a_line_that_breaks_while_one_reads(
     until(wait.is_over)
 
 
-def test_close_while_one_reads(store: RedisStore, teller: Teller, key: str) -> None:
-    """It returns."""
-    wait = waiting_alone(store, teller, key)
+def test_close_while_one_waits(store: RedisStore, key: str) -> None:
+    """It returns, and the listener ends."""
+    wait = Waiting(store, key, "a")
+    until(lambda: store._listener._connection is not None)
     store.close()
     until(wait.is_over)
+    until(lambda: store._listener._running is None)
 
 
-def test_interrupt_while_one_reads(server: RedisServer, key: str) -> None:
+def test_close_while_the_listener_connects(store: RedisStore, key: str, monkeypatch: Patch) -> None:
+    """Its connection is closed as soon as it is there, and nobody listens."""
+    connect, begun, go_on = store._listener._connect, threading.Event(), threading.Event()
+    connections: list[Connection] = []
+
+    def connect_slowly() -> Connection:
+        begun.set()
+        go_on.wait(30)
+        connections.append(connect())
+        return connections[0]
+
+    monkeypatch.setattr(store._listener, "_connect", connect_slowly)
+    wait = Waiting(store, key, "a")
+    assert begun.wait(30)
+    store.close()
+    until(wait.is_over)
+    go_on.set()
+    until(lambda: bool(connections) and connections[0].is_closed)
+
+
+def test_interrupt_while_one_waits(server: RedisServer, key: str) -> None:
     """It is passed on, leaves nothing behind, and later waits are woken as ever."""
     with closing(holdfast.connect(server.url)) as locks:
         store = locks._client.store
         assert isinstance(store, RedisStore)
-        for _ in range(2):  # the first one waits for a thread to connect
+        for _ in range(2):  # before the listener is there, and after
             with locks.acquire(key):
                 timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
                 timer.start()
@@ -155,13 +144,13 @@ def test_interrupt_while_one_reads(server: RedisServer, key: str) -> None:
                     locks.acquire(key, timeout=30)
                 timer.join()
                 assert store.load(key).record.queue == ()
-                assert not reads_by_itself(store)
+                assert not store._listener.subscriptions.handles.any()
         lease = locks.acquire(key)
         threading.Timer(0.3, lease.release).start()
         locks.acquire(key, timeout=30).release()
 
 
-def wait_and_leave(locks: holdfast.Locks, key: str) -> weakref.ref[thread_listener.Listener]:
+def wait_and_leave(locks: holdfast.Locks, key: str) -> weakref.ref[Listener]:
     """Wait for a lock and get it; then wait until nobody listens."""
     store = locks._client.store
     assert isinstance(store, RedisStore)
@@ -169,7 +158,7 @@ def wait_and_leave(locks: holdfast.Locks, key: str) -> weakref.ref[thread_listen
     release.start()
     locks.acquire(key, timeout=30).release()
     release.join()
-    until(lambda: store._listener._thread is None)
+    until(lambda: store._listener._running is None)
     assert store._listener._connection is None
     return weakref.ref(store._listener)
 
@@ -177,28 +166,48 @@ def wait_and_leave(locks: holdfast.Locks, key: str) -> weakref.ref[thread_listen
 def test_nobody_waits_any_more(server: RedisServer, key: str, monkeypatch: Patch) -> None:
     """Then the thread and its connection end, and start again with the next wait, as often as
     that happens. So a client that nobody closed is not kept by them."""
-    monkeypatch.setattr(thread_listener, "LINGER_S", 0.1)
-    monkeypatch.setattr(thread_listener, "REST_S", 0.05)
+    monkeypatch.setattr(listener, "LINGER_S", 0.1)
+    monkeypatch.setattr(listener, "QUIET_S", 0.05)
     monkeypatch.setattr(keeper_thread, "IDLE_S", 0.05)
     locks = holdfast.connect(server.url)
     for _ in range(3):
-        listener = wait_and_leave(locks, key)
+        left = wait_and_leave(locks, key)
     del locks
-    until(lambda: gc.collect() >= 0 and listener() is None)
+    until(lambda: gc.collect() >= 0 and left() is None)
+
+
+def test_no_task_waits_any_more(server: RedisServer, key: str, monkeypatch: Patch) -> None:
+    """The same on an event loop."""
+    monkeypatch.setattr(listener_async, "LINGER_S", 0.1)
+    monkeypatch.setattr(listener_async, "QUIET_S", 0.05)
+
+    async def run() -> None:
+        async with aio.connect(server.url) as locks:
+            store: Any = locks._client.driver.store_here()
+            for _ in range(2):
+                async with locks.acquire(key):
+                    with pytest.raises(AcquireTimeout):
+                        await locks.acquire(key, timeout=0.2)
+                async with asyncio.timeout(20):
+                    while store._listener._running is not None:
+                        await asyncio.sleep(0.02)
+                assert store._listener._connection is None
+
+    asyncio.run(run())
 
 
 def test_nobody_waits_for_a_server_that_is_gone(victim: RedisServer, monkeypatch: Patch) -> None:
     """Nor does the thread go on connecting for ever."""
-    monkeypatch.setattr(thread_listener, "LINGER_S", 3)
+    monkeypatch.setattr(listener, "LINGER_S", 3)
     with holdfast.connect(victim.url) as locks:
         store = locks._client.store
         assert isinstance(store, RedisStore)
         lease = locks.acquire("k", ttl=60)
         with pytest.raises(AcquireTimeout):
             locks.acquire(lease.key, timeout=0.3)
-        assert store._listener._thread is not None
+        assert store._listener._running is not None
         victim.kill()
-        until(lambda: store._listener._thread is None)
+        until(lambda: store._listener._running is None)
 
 
 def test_news_of_before_the_subscription(store: RedisStore, key: str) -> None:
@@ -251,8 +260,8 @@ def test_a_channel_that_is_left_while_somebody_comes(
             time.sleep(0.3)  # for who comes to overtake, if it can
         return request(subscriptions, what, keys)
 
-    def hear_and_tell(listener: Listener, reply: Any) -> None:
-        hear(listener, reply)
+    def hear_and_tell(heard_by: Listener, reply: Any) -> None:
+        hear(heard_by, reply)
         if late:
             left.set()
 

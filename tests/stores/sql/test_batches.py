@@ -246,7 +246,7 @@ def requests_for_a_beat(proxy: Proxy, locks: Any, leases: Sequence[Any]) -> int:
     holds = [lease.hold for lease in leases]
     for _ in range(2):  # the first time may have to connect
         before, renewed = proxy.requests, [hold.renewed for hold in holds]
-        assert locks._leases.beat(holds) == [None] * len(holds)
+        assert locks._client.leases.beat(holds) == [None] * len(holds)
         assert all(hold.renewed > old for hold, old in zip(holds, renewed, strict=True))
     return proxy.requests - before
 

@@ -78,7 +78,7 @@ from holdfast.stores.sql.protocol import Query
 
 async def session(store):
     which = "pg_backend_pid" if sys.argv[1].startswith("postgresql") else "CONNECTION_ID"
-    return (await store._transport.execute(Query(f"SELECT {which}()"))).rows
+    return (await store.transport.execute(Query(f"SELECT {which}()"))).rows
 
 loop = asyncio.new_event_loop()
 store = open_store(sys.argv[1]).to_async()

@@ -46,7 +46,7 @@ def connections_of(pool: Any) -> list[Any]:
 
 def run_on(store: SQLStore, sql: str) -> Any:
     """Say something on the connection that the store would use next."""
-    connection = store.transport.acquire()
+    connection = store.transport.acquire(store.transport.ends_at())
     try:
         return connection.ask(Query(sql, shows=sql.startswith("SELECT"))).rows
     finally:
@@ -69,7 +69,7 @@ def test_more_tasks_than_connections(server: Server) -> None:
         blocking = open_store(server.url(query="pool_size=2"))
         store: Any = blocking.to_async()
         await store.setup()
-        made = connections_of(store._transport.pool)
+        made = connections_of(store.transport.pool)
         tasks = [asyncio.ensure_future(store.load(f"shared/{n}")) for n in range(60)]
         await asyncio.sleep(0.003)
         for task in tasks[::3]:
@@ -87,7 +87,7 @@ def test_more_tasks_than_connections(server: Server) -> None:
 @contextmanager
 def all_in_use(store: SQLStore) -> Iterator[None]:
     """Somebody has the only connection."""
-    connection = store.transport.acquire()
+    connection = store.transport.acquire(store.transport.ends_at())
     yield
     store.transport.pool.release(connection)
 
@@ -147,7 +147,7 @@ def test_all_connections_were_cut(server: Server) -> None:
         store = open_store(server.url(port=str(proxy.port)))
         assert isinstance(store, SQLStore)
         store.setup()
-        connections = [store.transport.acquire() for _ in range(5)]
+        connections = [store.transport.acquire(store.transport.ends_at()) for _ in range(5)]
         for connection in connections:
             store.transport.pool.release(connection)
         proxy.cut()
@@ -273,7 +273,7 @@ def test_private_attributes_are_still_there(mariadb: Server) -> None:
     """PyMySQL's socket and aiomysql's reader are looked at between statements, and the socket is
     shut down when an answer is late. If one of them is gone, find another way (docs/adr/0009)."""
     store = mariadb.open()
-    connection = store.transport.acquire()
+    connection = store.transport.acquire(store.transport.ends_at())
     assert connection.driver._sock.fileno() > 0
     assert connection._poll is not None
     store.transport.pool.release(connection)
@@ -281,11 +281,11 @@ def test_private_attributes_are_still_there(mariadb: Server) -> None:
     async def run() -> None:
         store: Any = open_store(mariadb.url()).to_async()
         await store.load("k")
-        connection = await store._transport.acquire()
+        connection = await store.transport.acquire(store.transport.ends_at())
         assert connection.driver._reader.at_eof() is False
         assert connection.driver._reader.exception() is None
         assert not connection.is_closed_by_server()
-        await store._transport.pool.release(connection)
+        await store.transport.pool.release(connection)
         await store.close()
 
     asyncio.run(run())
@@ -320,7 +320,7 @@ def test_an_async_store_that_is_dropped_leaves_no_connection(server: Server) -> 
         blocking = open_store(server.url())
         store = blocking.to_async()
         await store.load("dropped")
-        made = opened(store._transport.pool)  # type: ignore[attr-defined]
+        made = opened(store.transport.pool)  # type: ignore[attr-defined]
         assert [connection() is None for connection in made] == [False]
         del store, blocking
         async with asyncio.timeout(20):

@@ -18,12 +18,16 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 import holdfast
 from holdfast import aio
+from holdfast.core.commands import FREED, Decision
 from holdfast.core.contract import Swapped
-from holdfast.core.records import Record
-from holdfast.errors import BadURL, ClientForked, Misconfigured
+from holdfast.core.records import Record, Waiter, encode
+from holdfast.errors import BadURL, Misconfigured
+from holdfast.runtime.run import run
 from holdfast.stores.async_adapters import ThreadedStore
 from holdfast.stores.registry import open_store
 from holdfast.stores.sql import SQLStore
+from holdfast.stores.sql.postgres import PostgreSQLDialect
+from holdfast.stores.sql.protocol import CROWD, Answer, Query, Table
 from tests.engines.proxy import Proxy
 from tests.stores.sql.servers import Server
 
@@ -232,21 +236,6 @@ def test_fork(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
         assert lease.release() is True
 
 
-def test_client_of_before_a_fork_is_refused(server: Server) -> None:
-    """The parent's client says in the child that it is of no use there."""
-    with holdfast.connect(server.url()) as locks:
-        locks.show("forked")
-        pid = os.fork()
-        if pid == 0:
-            try:
-                locks.show("forked")
-            except ClientForked:
-                os._exit(0)
-            os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-        assert locks.show("forked").free
-
-
 def test_clock_that_stands_still(server: Server) -> None:
     """Where the clock did not go forward, the version does, and the time is read by itself."""
     table = server.new_table()
@@ -259,3 +248,20 @@ def test_clock_that_stands_still(server: Server) -> None:
     assert swapped.version == ahead + 1
     assert swapped.now is not None
     assert swapped.now.latest < ahead
+
+
+@pytest.mark.parametrize(("waiting", "tries"), [(0, 2), (CROWD, 1)])
+def test_in_a_crowd_a_record_is_held_still_sooner(waiting: int, tries: int) -> None:
+    """Where a first write fails because of others, a second one mostly would too."""
+    place = Waiter("w", "you", "exclusive", 1, 1, 1, "b")
+    there = 1, 1, encode(Record(1, queue=(place,) * waiting)).decode()
+    asked: list[Query] = []
+
+    def answer(query: Query) -> Answer:
+        asked.append(query)
+        return Answer([] if query.writing else [there])
+
+    change = Decision(FREED, Record(2))
+    queries = PostgreSQLDialect(Table()).amend_queries("k", lambda entry: change)
+    assert run(queries, {}, {Query: answer}) is None
+    assert sum(query.writing for query in asked) == tries

@@ -30,6 +30,7 @@ from holdfast import (
     StoreReadOnly,
     Unavailable,
 )
+from holdfast.core.commands import FREED, Decision
 from holdfast.core.contract import Conflict, Swapped
 from holdfast.core.effects import Swap
 from holdfast.core.records import SECOND, Record
@@ -415,15 +416,15 @@ def test_busy_errors_of_every_kind() -> None:
     for code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL, 261, 517):
         exc = sqlite3.OperationalError("x")
         exc.sqlite_errorcode = code
-        assert isinstance(error_for(exc, Path("/x"), 1, writing=True), Unavailable)
+        assert isinstance(error_for(exc, Path("/x"), writing=True), Unavailable)
 
 
 def test_a_disk_that_fails() -> None:
     """Nobody knows what became of a write then; a read may be tried again."""
     exc = sqlite3.OperationalError("disk I/O error")
     exc.sqlite_errorcode = sqlite3.SQLITE_IOERR | 3 << 8
-    assert isinstance(error_for(exc, Path("/x"), 1, writing=True), OutcomeUnknown)
-    assert isinstance(error_for(exc, Path("/x"), 1, writing=False), Unavailable)
+    assert isinstance(error_for(exc, Path("/x"), writing=True), OutcomeUnknown)
+    assert isinstance(error_for(exc, Path("/x"), writing=False), Unavailable)
 
 
 def test_a_batch_is_written_whole_or_not_at_all(path: Path) -> None:
@@ -573,3 +574,13 @@ def test_closing_is_final(path: Path) -> None:
     store.close()
     with pytest.raises(Unavailable, match="closed"):
         store.load("k")
+
+
+def test_a_file_that_was_closed_meanwhile_says_so(path: Path) -> None:
+    """Whatever was about to be written in a transaction is surely not done."""
+    store = SQLiteStore(path)
+    store.close()
+    with pytest.raises(Unavailable, match="closed meanwhile"):
+        store.amend("k", lambda entry: Decision(FREED, Record(1)))
+    [trouble] = store.swap_many([Swap("k", None, Record(1))])
+    assert isinstance(trouble, Unavailable)

@@ -16,6 +16,7 @@ from holdfast.core.commands import ANYONE
 from holdfast.core.contract import Swapped
 from holdfast.core.records import Holder, Mode, Record, Waiter, encode
 from holdfast.stores.sqlite import SQLiteStore, transport
+from holdfast.stores.sqlite.notify import RowLooker
 from holdfast.stores.waiting.handles import WaitHandle
 from tests.helpers import until
 
@@ -48,7 +49,7 @@ def test_a_wait_wakes_quickly(path: Path, locks: Locks) -> None:
 
 def test_the_watch_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its thread goes when nobody waits any more, and comes back when somebody does."""
-    monkeypatch.setattr("holdfast.stores.sqlite.notify.LINGER_S", 0.05)
+    monkeypatch.setattr("holdfast.stores.waiting.local_poller.LINGER_S", 0.05)
     until(lambda: watchers() == 0)
     with holdfast.connect(f"sqlite://{path}") as locks, locks.acquire("k"):
         assert watchers() == 0
@@ -77,7 +78,7 @@ def test_a_watch_in_trouble(path: Path, locks: Locks, monkeypatch: pytest.Monkey
         failures.append(1)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(store._poller, "_connect", fail)
+    monkeypatch.setattr(store._poller._looker, "_connect", fail)
     with holdfast.connect(f"sqlite://{path}") as other:
         lease = other.acquire("k")
         threading.Timer(0.4, lease.release).start()
@@ -91,7 +92,8 @@ def test_a_watch_comes_back_after_trouble(
     """Whoever sleeps next is watched for again."""
     store: SQLiteStore = locks._client.store  # type: ignore[assignment]
     until(lambda: watchers() == 0)
-    connect, calls = store._poller._connect, 0
+    looker: RowLooker = store._poller._looker  # type: ignore[assignment]
+    connect, calls = looker._connect, 0
 
     def fail_once() -> transport.Connection:
         nonlocal calls
@@ -100,7 +102,7 @@ def test_a_watch_comes_back_after_trouble(
             raise ZeroDivisionError
         return connect()
 
-    monkeypatch.setattr(store._poller, "_connect", fail_once)
+    monkeypatch.setattr(looker, "_connect", fail_once)
     notified = threading.Event()
     first = store.register_wait("k", None, "t", notified.set)
     assert notified.wait(20)

@@ -15,6 +15,9 @@ The table's partition key is `lock_key`; an item has `owner_id`, `expires_at` an
 There is no renewal and no fencing number: for those, use `holdfast.connect("dynamodb://…")`.
 """
 
-from holdfast.dropin.dynamodb_lock.lock import DynamoDBLock
+from holdfast.extras import needed
+
+with needed("holdfast.dropin.dynamodb_lock", "dynamodb"):
+    from holdfast.dropin.dynamodb_lock.lock import DynamoDBLock
 
 __all__ = ["DynamoDBLock"]

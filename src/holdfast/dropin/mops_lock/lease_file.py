@@ -14,7 +14,8 @@ from urllib.parse import parse_qsl
 
 from msgspec import Struct
 
-from holdfast.errors import BadURL, MissingDriver
+from holdfast.errors import BadURL
+from holdfast.extras import needed
 from holdfast.stores.directory.folder import Folder
 from holdfast.stores.url import StoreURL, parse, redact
 
@@ -67,12 +68,8 @@ def open_lease_file(lease_dir_uri: str) -> LeaseFile:
     if is_path(lease_dir_uri):
         return FolderLeaseFile(lease_dir_uri)
     url = _adls(lease_dir_uri) if lease_dir_uri.startswith(ADLS_SCHEME) else parse(lease_dir_uri)
-    try:
+    with needed("A lease in a bucket", "blob"):
         from holdfast.dropin.mops_lock.bucket_file import open_in_bucket
-    except ImportError as exc:
-        raise MissingDriver(
-            f"Leases in a bucket need {exc.name}: pip install 'holdfast[blob]'"
-        ) from exc
     return open_in_bucket(url, lease_dir_uri, redact(join(lease_dir_uri, LEASE_FILE)))
 
 
@@ -105,11 +102,14 @@ class FolderLeaseFile:
     def swap(self, version: Any | None, body: bytes) -> Any | None:
         if not self._is_there():
             self._folder.create(parents=True)
-        with self._folder.locked(LEASE_FILE):
+
+        def compare_and_replace() -> bytes | None:
             if self._folder.read(LEASE_FILE) != version:
                 return None
             self._folder.put(os.urandom(8).hex(), LEASE_FILE, body)
-        return body
+            return body
+
+        return self._folder.when_locked(LEASE_FILE, compare_and_replace)
 
     def _is_there(self) -> bool:
         try:

@@ -24,11 +24,14 @@ every few seconds. Workers with the original exclude these, and these them.
 There is no fencing number: for that, use `holdfast.connect("dynamodb://…")`.
 """
 
-from holdfast.dropin.python_dynamodb_lock.client import DynamoDBLockClient
-from holdfast.dropin.python_dynamodb_lock.models import (
-    BaseDynamoDBLock,
-    DynamoDBLock,
-    DynamoDBLockError,
-)
+from holdfast.extras import needed
+
+with needed("holdfast.dropin.python_dynamodb_lock", "dynamodb"):
+    from holdfast.dropin.python_dynamodb_lock.client import DynamoDBLockClient
+    from holdfast.dropin.python_dynamodb_lock.models import (
+        BaseDynamoDBLock,
+        DynamoDBLock,
+        DynamoDBLockError,
+    )
 
 __all__ = ["BaseDynamoDBLock", "DynamoDBLock", "DynamoDBLockClient", "DynamoDBLockError"]

@@ -21,6 +21,9 @@ other. What is better, and what is not (there is no fence: for that use `holdfas
     lock_async, lock            the lock; `holdfast.dropin.redis_lock.asyncio.Lock` is the first
 """
 
-from holdfast.dropin.redis_lock.lock import Lock
+from holdfast.extras import needed
+
+with needed("holdfast.dropin.redis_lock", "redis"):
+    from holdfast.dropin.redis_lock.lock import Lock
 
 __all__ = ["Lock"]

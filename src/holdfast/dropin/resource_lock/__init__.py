@@ -17,7 +17,10 @@ so long), and `with locker.lock(...)`. Locks of the original never expire, and n
 these without a `ttl`. There is no fencing number: for that, use `holdfast.connect()`.
 """
 
-from holdfast.dropin.resource_lock.locker import ResourceLocker
-from holdfast.dropin.resource_lock.models import Client, LockException, Resource, ResourceLock
+from holdfast.extras import needed
+
+with needed("holdfast.dropin.resource_lock", "sql"):
+    from holdfast.dropin.resource_lock.locker import ResourceLocker
+    from holdfast.dropin.resource_lock.models import Client, LockException, Resource, ResourceLock
 
 __all__ = ["Client", "LockException", "Resource", "ResourceLock", "ResourceLocker"]

@@ -1,8 +1,7 @@
 """One Holdfast client per process and store, whatever the number of tasks.
 
-A client has threads and connections, and neither survives a fork. Celery's prefork pool
-forks after the app was imported, so clients are made on first use in the process that
-uses them, and a forked child starts with none.
+Clients are made on first use. Celery's prefork pool forks after the app was imported: a forked
+child starts with none, and makes its own.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from celery import signals
 
 import holdfast
 from holdfast.api.store_source import URL_VARIABLE
-from holdfast.errors import BadOption, ClientForked
+from holdfast.errors import BadOption
 from holdfast.integrations.celery.greenlets import refuse_greenlets
 from holdfast.runtime import fork_hooks
 from holdfast.stores.url import redact
@@ -62,22 +61,13 @@ _mine = Clients()
 def locks_for(app: Any, url: str | None, locks: LocksSource | None) -> holdfast.Locks:
     """Returns the locks that a decorator names, or those of the app's settings."""
     if isinstance(locks, holdfast.Locks):
-        return _checked(locks)
+        refuse_greenlets()
+        return locks
     if locks is not None:
         return _mine.get(locks, locks)
     place = url or _url_of(app)
     options = dict(app.conf.get(OPTIONS_SETTING) or {}) if app is not None else {}
     return _mine.get(place, lambda: _connect(place, options))
-
-
-def _checked(locks: holdfast.Locks) -> holdfast.Locks:
-    refuse_greenlets()
-    if locks._client.forked:
-        raise ClientForked(
-            "The Locks of this task were made before the worker forked: give @exclusive a url, "
-            "or a function that makes them."
-        )
-    return locks
 
 
 def _url_of(app: Any) -> str:

@@ -21,6 +21,7 @@ from holdfast.integrations.celery.busy_policy import (
     check_busy,
     check_countdown,
 )
+from holdfast.integrations.celery.children import add_source, reported
 from holdfast.integrations.celery.clients import LocksSource, locks_for
 from holdfast.integrations.celery.handover import check_ticket, hand_to_next, ticket_for
 from holdfast.integrations.celery.owner_note import note_of, owner_of, running_task
@@ -82,6 +83,7 @@ def exclusive(
 
     def decorate(function: F) -> F:
         guard = _Guard(function, key, note or {}, take_from, late, hand_over)
+        source = add_source(url, locks)
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
@@ -93,9 +95,12 @@ def exclusive(
             except Busy as error:
                 return policy.result(task, error)
             with lease, Within(lease):
-                result = function(*args, **kwargs)
+                with reported(source, lease):
+                    result = function(*args, **kwargs)
                 guard.pass_on(task, lease)
             return result
+
+        run.exclusive = True  # type: ignore[attr-defined]
 
         # Celery checks a call's arguments against this before it sends the message.
         run.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]

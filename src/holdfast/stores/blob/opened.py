@@ -14,7 +14,6 @@ from holdfast.core.records import SECOND
 from holdfast.stores.base import AsyncStore
 from holdfast.stores.blob.bucket import Bucket
 from holdfast.stores.blob.connect import Settings, adopt_bucket, open_bucket
-from holdfast.stores.blob.obstore_runtime import about_to_use
 from holdfast.stores.blob.protocol import Conditional, LastWriter
 from holdfast.stores.blob.service_clock import Precision, ServiceClock
 from holdfast.stores.url import StoreURL
@@ -62,7 +61,6 @@ def adopt(found: Any, options: dict[str, Any]) -> Opened:
 
 
 def _opened(bucket: Bucket, settings: Settings) -> Opened:
-    about_to_use(bucket.name)
     precision = _precision(bucket, settings)
     reach: Any = "process" if isinstance(bucket.store, MemoryStore) else "network"
     facts = replace(FACTS, clock_doubt=precision.doubt, reach=reach)

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from obstore.store import LocalStore
 
 from holdfast.core.commands import NOBODY, Wake
 from holdfast.core.contract import Entry, Page, Version
-from holdfast.core.records import Micros, Record
+from holdfast.core.records import NEVER, Micros, Record
 from holdfast.stores.base import Outcome, Store
 from holdfast.stores.blob.opened import Opened, adopt, open_url
 from holdfast.stores.blob.protocol import check_calls
@@ -22,8 +24,9 @@ if TYPE_CHECKING:
 class BlobStore(Store):
     """Objects in a bucket or container, through obstore."""
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: Opened, reopen: Callable[[], Opened] | None = None) -> None:
         self._opened = opened
+        self._reopen = reopen
         self.bucket = opened.bucket
         self.facts = opened.facts
         self.protocol = opened.protocol
@@ -32,7 +35,8 @@ class BlobStore(Store):
     @classmethod
     def from_url(cls, url: StoreURL, **options: Any) -> BlobStore:
         """`s3://bucket/prefix`, `az://container/prefix`, `gs://bucket/prefix`."""
-        return cls(open_url(url, options))
+        reopen = functools.partial(open_url, url, options)
+        return cls(reopen(), reopen)
 
     @classmethod
     def from_object(cls, found: Any, **options: Any) -> Store:
@@ -41,22 +45,28 @@ class BlobStore(Store):
             from holdfast.stores.directory.store import DirectoryStore
 
             return DirectoryStore(found.prefix or "/", **options)
-        return cls(adopt(found, options))
+        reopen = functools.partial(adopt, found, options)
+        return cls(reopen(), reopen)
 
-    def load(self, key: str) -> Entry:
+    def load(self, key: str, by: Micros = NEVER) -> Entry:
         """One GET."""
-        return self._transport.run(self.protocol.load_calls(key))
+        return self._transport.run(self.protocol.load_calls(key), by)
 
     def swap(
-        self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
+        self,
+        key: str,
+        version: Version,
+        record: Record | None,
+        wake: Wake = NOBODY,
+        by: Micros = NEVER,
     ) -> Outcome:
         """One conditional PUT."""
         calls = self.protocol.swap_calls(key, version, record)
-        return self._transport.run(calls)
+        return self._transport.run(calls, by)
 
-    def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
+    def scan(self, prefix: str, cursor: str | None, limit: int, by: Micros = NEVER) -> Page:
         """A listing in the order of the objects' names, and a GET for each."""
-        return self._transport.run(self.protocol.scan_calls(prefix, cursor, limit))
+        return self._transport.run(self.protocol.scan_calls(prefix, cursor, limit), by)
 
     def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
         """Conditional GETs, less and less often."""
@@ -73,3 +83,9 @@ class BlobStore(Store):
     def to_async(self) -> Any:
         """Returns the asyncio store on the same bucket: obstore has calls for asyncio."""
         return self._opened.asyncio_store()
+
+    def for_child(self) -> Store:
+        """Returns a store that has not asked for anything yet."""
+        if self._reopen is None or self.facts.reach == "process":
+            return super().for_child()
+        return type(self)(self._reopen(), self._reopen)

@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 import obstore
 
-from holdfast.core.records import SECOND
+from holdfast.core.records import NEVER, SECOND, Micros
+from holdfast.runtime.pool import DaemonPool
 from holdfast.runtime.run import run
 from holdfast.stores.blob import requests as ask
 from holdfast.stores.blob.bucket import Bucket
+from holdfast.stores.blob.obstore_runtime import about_to_use
+from holdfast.stores.detached import DetachedCalls
 
 R = TypeVar("R")
 # How many requests of a `Several` are under way at a time.
@@ -25,6 +28,7 @@ class Transport:
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
         self._closed = threading.Event()
+        self._calls = DetachedCalls("holdfast-blob")
         self._kinds: dict[type, Any] = {
             ask.Get: self._get,
             ask.Head: self._head,
@@ -38,19 +42,29 @@ class Transport:
             ask.Pause: self._pause,
         }
 
-    def run(self, calls: ask.Calls[R]) -> R:
+    def run(self, calls: ask.Calls[R], by: Micros = NEVER) -> R:
         """Carry out what the protocol asks for, and return what it returns."""
-        return run(calls, {}, self._awaited)
+        about_to_use(self._bucket.name)
+        awaited = {kind: partial(answer, by=by) for kind, answer in self._awaited.items()}
+        return run(calls, {}, awaited)
 
     def close(self) -> None:
         """End all pauses."""
         self._closed.set()
+        self._calls.close()
 
-    def _answer(self, request: ask.Request) -> Any:
+    def _answer(self, request: ask.Request, by: Micros = NEVER) -> Any:
         try:
-            return self._kinds[type(request)](request)
+            return self._in_time(request, by)
         except Exception as exc:
             return self._bucket.answer_to(request, exc)
+
+    def _in_time(self, request: ask.Request, by: Micros) -> Any:
+        """obstore's time-outs are those of a client, not of a request, and its blocking calls
+        cannot be interrupted."""
+        call = self._kinds[type(request)]
+        writing = isinstance(request, (ask.Put, ask.Delete))
+        return self._calls.run(partial(call, request), by, writing=writing)
 
     # --- single requests --------------------------------------------------------------------
 
@@ -83,11 +97,15 @@ class Transport:
 
     # --- many, and none ---------------------------------------------------------------------
 
-    def _several(self, request: ask.Several) -> list[Any]:
-        with ThreadPoolExecutor(AT_ONCE, "holdfast-blob") as pool:
-            return list(pool.map(self._answer, request.requests))
+    def _several(self, request: ask.Several, by: Micros) -> list[Any]:
+        pool = DaemonPool(AT_ONCE, "holdfast-blobs")
+        try:
+            futures = [pool.submit(partial(self._answer, one, by)) for one in request.requests]
+            return [future.result() for future in futures]
+        finally:
+            pool.close()
 
-    def _pause(self, request: ask.Pause) -> bool:
+    def _pause(self, request: ask.Pause, by: Micros) -> bool:
         """Returns True if the transport was closed meanwhile."""
         seconds = request.duration / SECOND
         return self._closed.wait(seconds)

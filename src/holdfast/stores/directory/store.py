@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,33 +10,32 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from holdfast.core.commands import NOBODY, Wake
-from holdfast.core.contract import Conflict, Entry, Page, Swapped, Version
-from holdfast.core.records import Record
+from holdfast.core.contract import Amended, Change, Conflict, Entry, Page, Swapped, Version
+from holdfast.core.records import NEVER, Micros, Record
 from holdfast.errors import BadOption, BadURL, MissingDriver, StoreReadOnly
 from holdfast.runtime import fork_hooks
 from holdfast.stores.base import Outcome, Store
 from holdfast.stores.blob.codec import label_of, new_nonce, pack, unpack
 from holdfast.stores.blob.names import key_of, name_of, start_of
 from holdfast.stores.directory.folder import TICK, Folder, version_of
-from holdfast.stores.waiting.handles import PollResult, lets_in, poll_result
-from holdfast.stores.waiting.poller import Poller, PollIntervals
-from holdfast.stores.waiting.polling_store import POLLED, PollingStore
+from holdfast.stores.directory.notify import FileLooker, turn_of
+from holdfast.stores.waiting.local_poller import LocalPoller, LocalStore
+from holdfast.stores.waiting.polling_store import POLLED
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
 
 BUSY_S = 5.0
-# To look at a file costs a microsecond, and a lock often changes hands within a millisecond.
-POLL_INTERVALS = PollIntervals(first_s=0.001, longest_s=0.01)
 
 
-class DirectoryStore(PollingStore):
+class DirectoryStore(LocalStore):
     """All processes that see the same directory share its locks."""
 
     facts = replace(
         POLLED,
         name="directory",
         clock_doubt=TICK,
+        amends=True,
         caveats=(
             "On a network file system it is as good as its flock and rename: NFSv4 with locks is "
             "fine, a mount with nolock or local_lock is not.",
@@ -55,10 +52,9 @@ class DirectoryStore(PollingStore):
         self.path = Path(path).expanduser().absolute()
         self._folder = Folder(self.path, busy_s, fsync=fsync)
         self._busy_s = busy_s
-        self._writing = threading.Lock()
+        self._fsync = fsync
         self._paused = False
-        self._seen: dict[str, tuple[Any, PollResult | None]] = {}
-        self._poller = Poller(self._turns, lets_in, POLL_INTERVALS)
+        self._poller = LocalPoller(FileLooker(self._folder, self._entry))
         # Only `setup` makes the directories above it; until then every call fails.
         if self._folder.path.parent.is_dir():
             with suppress(StoreReadOnly):  # it can still be read
@@ -82,32 +78,66 @@ class DirectoryStore(PollingStore):
             raise BadURL(f"file: URLs have no option {', '.join(sorted(unknown))}.")
         return cls(path, **given)
 
-    def load(self, key: str) -> Entry:
+    def load(self, key: str, by: Micros = NEVER) -> Entry:
         """Read a file, then the clock."""
         raw = self._folder.read(name_of(key))
         return self._entry(key, raw)
 
     def swap(
-        self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
+        self,
+        key: str,
+        version: Version,
+        record: Record | None,
+        wake: Wake = NOBODY,
+        by: Micros = NEVER,
     ) -> Outcome:
         """Under the lock: read, compare, rename."""
-        name, nonce = name_of(key), new_nonce()
-        with self._writing, self._folder.locked(name):
+        name = name_of(key)
+
+        def compare_and_replace() -> Outcome:
             before = self._folder.read(name)
             if version != (None if before is None else version_of(before)):
                 return Conflict(self._entry(key, before))
-            written = None
-            if record is None:
-                self._folder.remove(name)
-            else:
-                raw = pack(key, nonce, record, nonce if wake else _turn_of(before))
-                self._folder.put(nonce, name, raw)
-                written = version_of(raw)
-        if wake:
-            self._poller.handles.notify(key, wake)
-        return Swapped(written, self._folder.now())
+            return Swapped(self._replace(key, before, record, wake))
 
-    def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
+        outcome = self._folder.when_locked(name, compare_and_replace, by)
+        if isinstance(outcome, Conflict):
+            return outcome
+        if wake:
+            self._poller.notify(key, wake)
+        return Swapped(outcome.version, self._folder.now())
+
+    def amend(self, key: str, change: Change, by: Micros = NEVER) -> Amended:
+        """Under the lock: read, decide, rename."""
+        name = name_of(key)
+
+        def decide_and_replace() -> Amended:
+            before = self._folder.read(name)
+            entry = self._entry(key, before)
+            decision = change(entry)
+            if decision.record is not None:
+                written = self._replace(key, before, decision.record, decision.wake)
+                entry = Entry(decision.record, written, entry.now)
+            return Amended(decision, entry)
+
+        amended = self._folder.when_locked(name, decide_and_replace, by)
+        if amended.decision.wake:
+            self._poller.notify(key, amended.decision.wake)
+        return amended
+
+    def _replace(
+        self, key: str, before: bytes | None, record: Record | None, wake: Wake
+    ) -> Version:
+        """Write a file anew, or delete it. Returns its version. The caller has its lock."""
+        name, nonce = name_of(key), new_nonce()
+        if record is None:
+            self._folder.remove(name)
+            return None
+        raw = pack(key, nonce, record, nonce if wake else turn_of(before))
+        self._folder.put(nonce, name, raw)
+        return version_of(raw)
+
+    def scan(self, prefix: str, cursor: str | None, limit: int, by: Micros = NEVER) -> Page:
         """A listing in the order of the files' names."""
         names = self._folder.names(start_of(prefix), cursor or "", limit)
         entries = []
@@ -125,21 +155,6 @@ class DirectoryStore(PollingStore):
         now = self._folder.now()
         return Entry(now=now) if raw is None else unpack(key, raw, version_of(raw), now)
 
-    # --- waiting ------------------------------------------------------------------------------
-
-    def _turns(self, keys: Sequence[str]) -> dict[str, PollResult]:
-        """Returns what is to be seen of these keys. Reads only files that have changed."""
-        seen = {}
-        for key in keys:
-            signature, result = self._seen.get(key, (None, None))
-            found = self._folder.signature(name_of(key))
-            if found != signature:
-                raw = self._folder.read(name_of(key))
-                result = None if raw is None else poll_result(self._entry(key, raw), _turn_of(raw))
-            seen[key] = found, result
-        self._seen = seen
-        return {key: result for key, (_, result) in seen.items() if result is not None}
-
     # --- its life -----------------------------------------------------------------------------
 
     def setup(self) -> None:
@@ -153,18 +168,21 @@ class DirectoryStore(PollingStore):
 
     def pause(self) -> None:
         """Before a fork: finish a write. Else the child would have a copy of its lock."""
-        self._paused = self._writing.acquire(timeout=self._busy_s)
+        self._paused = self._folder.mutex.acquire(timeout=self._busy_s)
 
     def resume(self) -> None:
         """After it."""
         if self._paused:
             self._paused = False
-            self._writing.release()
+            self._folder.mutex.release()
 
+    def abandon(self) -> None:
+        """In a forked child: this one is not used any more."""
+        fork_hooks.forget_store(self)
 
-def _turn_of(raw: bytes | None) -> str:
-    label = None if raw is None else label_of(raw)
-    return "" if label is None else label.turn
+    def for_child(self) -> DirectoryStore:
+        """Returns a store on the same directory."""
+        return type(self)(self.path, busy_s=self._busy_s, fsync=self._fsync)
 
 
 def _path_of(url: StoreURL) -> str:

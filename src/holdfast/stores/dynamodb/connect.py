@@ -150,12 +150,19 @@ def _cannot(exc: Exception) -> HoldfastError:
 
 
 class Adopted(Struct, frozen=True):
-    """A client, and what is known of it. `owned`: we made it, and close it."""
+    """A client, and what is known of it. `owned`: we made it, from `session` if there is one, and
+    close it."""
 
     client: Any
     options: Options
     owned: bool = False
     typed: bool = True
+    session: Any = None
+
+
+def own(session: Any, options: Options) -> Adopted:
+    """Returns a client of our own. Without a session boto3 finds the credentials."""
+    return Adopted(new_client(session, options), options, owned=True, session=session)
 
 
 def adopt(found: Any, given: Mapping[str, Any]) -> Adopted:
@@ -163,7 +170,7 @@ def adopt(found: Any, given: Mapping[str, Any]) -> Adopted:
     session."""
     if isinstance(found, boto3.Session):
         options = options_from(given)
-        return Adopted(new_client(found, options), options, owned=True)
+        return own(found, options)
     client = found if isinstance(found, BaseClient) else getattr(found, "meta", found)
     client = getattr(client, "client", client)
     if not isinstance(client, BaseClient) or client.meta.service_model.service_name != "dynamodb":

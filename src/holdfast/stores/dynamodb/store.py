@@ -8,14 +8,15 @@ from msgspec.structs import replace
 
 from holdfast.core.commands import NOBODY, Wake
 from holdfast.core.contract import Entry, Page, Swapped, Version
-from holdfast.core.records import SECOND, Record
+from holdfast.core.records import NEVER, SECOND, Micros, Record
+from holdfast.errors import ClientForked
 from holdfast.stores.base import Outcome
 from holdfast.stores.dynamodb.codec import ItemCodec
 from holdfast.stores.dynamodb.connect import (
     Adopted,
     adopt,
-    new_client,
     options_from_url,
+    own,
 )
 from holdfast.stores.dynamodb.protocol import Protocol
 from holdfast.stores.dynamodb.setup import describe, set_up
@@ -45,6 +46,7 @@ class DynamoDBStore(PollingStore):
 
     def __init__(self, adopted: Adopted) -> None:
         self.options = adopted.options
+        self._owned, self._session = adopted.owned, adopted.session
         self.transport = transport = Transport(adopted)
         codec = ItemCodec(adopted.options.partition_key, adopted.typed)
         self.protocol = protocol = Protocol(adopted.options.table, codec, transport.where)
@@ -59,7 +61,7 @@ class DynamoDBStore(PollingStore):
     def from_url(cls, url: StoreURL, **options: Any) -> DynamoDBStore:
         """`dynamodb://TABLE?region=eu-west-1&endpoint_url=http://localhost:8000`."""
         asked = options_from_url(url, options)
-        return cls(Adopted(new_client(None, asked), asked, owned=True))
+        return cls(own(None, asked))
 
     @classmethod
     def from_object(cls, found: Any, **options: Any) -> DynamoDBStore:
@@ -69,23 +71,28 @@ class DynamoDBStore(PollingStore):
 
     # --- records ----------------------------------------------------------------------------
 
-    def load(self, key: str) -> Entry:
+    def load(self, key: str, by: Micros = NEVER) -> Entry:
         """One consistent GetItem."""
-        return self.transport.run(self.protocol.load_calls(key))
+        return self.transport.run(self.protocol.load_calls(key), by)
 
     def swap(
-        self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
+        self,
+        key: str,
+        version: Version,
+        record: Record | None,
+        wake: Wake = NOBODY,
+        by: Micros = NEVER,
     ) -> Outcome:
         """One conditional PutItem or DeleteItem."""
         calls = self.protocol.swap_calls(key, version, record, wake, self.transport.clock.last)
-        outcome = self.transport.run(calls)
+        outcome = self.transport.run(calls, by)
         if isinstance(outcome, Swapped):
             self._poller.handles.notify(key, wake)
         return outcome
 
-    def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
+    def scan(self, prefix: str, cursor: str | None, limit: int, by: Micros = NEVER) -> Page:
         """A Scan of the whole table."""
-        return self.transport.run(self.protocol.scan_calls(prefix, cursor, limit))
+        return self.transport.run(self.protocol.scan_calls(prefix, cursor, limit), by)
 
     # --- its life ---------------------------------------------------------------------------
 
@@ -105,3 +112,13 @@ class DynamoDBStore(PollingStore):
     def abandon(self) -> None:
         """In a forked child: the connections are the parent's."""
         self.transport.abandon()
+
+    def for_child(self) -> DynamoDBStore:
+        """Returns a store with a client of its own. Only the application could make another one of
+        its clients: boto3 does not tell a client's credentials."""
+        if not self._owned:
+            raise ClientForked(
+                "boto3's clients do not survive a fork: give holdfast.connect() a URL or a "
+                "boto3.Session instead of a client, or call it in the child process."
+            )
+        return type(self)(own(self._session, self.options))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from botocore import exceptions as boto
 
 from holdfast.core.contract import Interval
+from holdfast.core.records import NEVER, Micros
 from holdfast.runtime.run import run
+from holdfast.stores.detached import DetachedCalls
 from holdfast.stores.dynamodb.connect import Adopted
 from holdfast.stores.dynamodb.errors import (
     CONDITION_FAILED,
@@ -37,6 +40,7 @@ class Transport:
         self.client: Any = adopted.client
         received = "response-received.dynamodb"
         self.client.meta.events.register(received, refuse_half, refuse_half.__name__)
+        self._calls = DetachedCalls("holdfast-dynamodb")
         self._owned = adopted.owned
         self._tries_again = not adopted.owned and _tries_again(adopted.client)
         meta = adopted.client.meta
@@ -44,9 +48,9 @@ class Transport:
             f"DynamoDB table {self.table} in {meta.region_name} ({redact(meta.endpoint_url)})"
         )
 
-    def run(self, calls: Calls[R]) -> R:
+    def run(self, calls: Calls[R], by: Micros = NEVER) -> R:
         """Send what the protocol asks for, and return what it returns."""
-        return run(calls, {}, {Request: self._send})
+        return run(calls, {}, {Request: lambda request: self._send(request, by)})
 
     def call(self, operation: str, doing: Doing, **arguments: Any) -> Mapping[str, Any]:
         """Send one request about this table, and return the reply."""
@@ -56,6 +60,7 @@ class Transport:
 
     def close(self) -> None:
         """Close the client, if it is ours."""
+        self._calls.close()
         if self._owned:
             self.client.close()
 
@@ -64,12 +69,14 @@ class Transport:
         _abandoned.append(_connections(self.client) if self._owned else self.client)
         self.client = None  # the rest of it is megabytes
 
-    def _send(self, request: Request) -> Reply | NotMet:
+    def _send(self, request: Request, by: Micros = NEVER) -> Reply | NotMet:
+        call = partial(getattr(self.client, request.operation), **request.arguments)
         tries = 2 if request.doing == "reading" else 1
         while True:
             tries -= 1
             try:
-                reply = getattr(self.client, request.operation)(**request.arguments)
+                # boto3 has no time-out for one request, and hides what a signal handler raises.
+                reply = self._calls.run(call, by, writing=request.doing != "reading")
                 return Reply(reply, self._now(reply))
             except (boto.BotoCoreError, boto.ClientError) as exc:
                 if isinstance(exc, boto.ClientError) and code_of(exc) == CONDITION_FAILED:

@@ -6,12 +6,23 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.commands import NOBODY, Wake
-from holdfast.core.contract import Conflict, Entry, Facts, Interval, Page, Swapped, Version
-from holdfast.core.records import Record, encode
+from holdfast.core.contract import (
+    Amended,
+    Change,
+    Conflict,
+    Entry,
+    Facts,
+    Interval,
+    Page,
+    Swapped,
+    Version,
+)
+from holdfast.core.records import NEVER, Micros, Record, encode
 from holdfast.errors import BadURL
 from holdfast.runtime import clock, fork_hooks
 from holdfast.stores.base import AsyncStore, Outcome, entry_from
@@ -20,7 +31,9 @@ from holdfast.stores.waiting.handles import Notify, NotifyingStore, WaitHandle, 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
 
-_named: dict[str, MemoryStore] = {}
+# Every memory store of this process, for `holdfast.testing.hand_clock`.
+everyone: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
+_named: dict[object, MemoryStore] = {}
 _named_lock = threading.Lock()
 
 
@@ -37,17 +50,19 @@ class MemoryStore(NotifyingStore):
 
     facts = Facts(
         name="memory", linearizable=True, clock="process", reach="process", wakeup="push",
-        durable=False, native_async=True, batch=1000,
+        durable=False, native_async=True, amends=True, batch=1000,
         caveats=("Other processes do not see these locks; a restart forgets them.",),
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, name: object = None) -> None:
+        self._name = object() if name is None else name  # for all who share it, also in a child
         self._lock = threading.Lock()
         self._rows: dict[str, tuple[Record | bytes, int]] = {}
         self._order: list[str] | None = []  # the keys in order; None: to be sorted again
         self._last_version = 0
         self._epoch = clock.wall() - clock.monotonic()
         self._waits = WaitHandles()
+        everyone.add(self)
 
     @classmethod
     def from_url(cls, url: StoreURL, **options: Any) -> MemoryStore:
@@ -56,15 +71,26 @@ class MemoryStore(NotifyingStore):
             raise BadURL(f"memory://NAME has no option {', '.join(unknown)}.")
         if url.path.strip("/"):
             raise BadURL("A memory store has a name and nothing else: memory://NAME")
+        return cls._of_name(url.host)
+
+    @classmethod
+    def _of_name(cls, name: object) -> MemoryStore:
         with _named_lock:
-            return _named.setdefault(url.host, cls())
+            store = _named.get(name)
+            if store is None:
+                store = _named[name] = cls(name)
+            return store
 
     def now(self) -> Interval:
         """Returns the store's time. It counts from the start of the store, so it never jumps."""
         at = self._epoch + clock.monotonic()
         return Interval(at, at)
 
-    def load(self, key: str) -> Entry:
+    def wake_everybody(self) -> None:
+        """Have all waiting calls look again, because the clock was moved by hand."""
+        self._waits.notify_all()
+
+    def load(self, key: str, by: Micros = NEVER) -> Entry:
         """Returns the record and the time."""
         row = self._rows.get(key)
         if row is None:
@@ -75,7 +101,12 @@ class MemoryStore(NotifyingStore):
         return entry_from(kept, version, self.now())
 
     def swap(
-        self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
+        self,
+        key: str,
+        version: Version,
+        record: Record | None,
+        wake: Wake = NOBODY,
+        by: Micros = NEVER,
     ) -> Outcome:
         """Compare the version and write, under the store's lock."""
         kept = None if record is None else _fixed(record)
@@ -83,19 +114,36 @@ class MemoryStore(NotifyingStore):
             row = self._rows.get(key)
             if version != (None if row is None else row[1]):
                 return Conflict(self.load(key))
-            self._last_version = new = self._last_version + 1
-            if row is None or kept is None:
-                self._order = None
-            if kept is None:
-                self._rows.pop(key, None)
-            else:
-                self._rows[key] = kept, new
+            written = self._write(key, kept)
             now = self.now()
         if wake:
             self._waits.notify(key, wake)
-        return Swapped(None if kept is None else new, now)
+        return Swapped(written, now)
 
-    def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
+    def amend(self, key: str, change: Change, by: Micros = NEVER) -> Amended:
+        """Look, decide and write under the store's lock."""
+        with self._lock:
+            entry = self.load(key)
+            decision = change(entry)
+            record = decision.record
+            if record is not None:
+                entry = Entry(record, self._write(key, _fixed(record)), entry.now)
+        if decision.wake:
+            self._waits.notify(key, decision.wake)
+        return Amended(decision, entry)
+
+    def _write(self, key: str, kept: Record | bytes | None) -> Version:
+        """Keep a record, or none, and return its version. The caller has the lock."""
+        self._last_version = new = self._last_version + 1
+        if kept is None or key not in self._rows:
+            self._order = None
+        if kept is None:
+            self._rows.pop(key, None)
+            return None
+        self._rows[key] = kept, new
+        return new
+
+    def scan(self, prefix: str, cursor: str | None, limit: int, by: Micros = NEVER) -> Page:
         """Returns a page that starts after the cursor."""
         with self._lock:
             if self._order is None:
@@ -128,6 +176,10 @@ class MemoryStore(NotifyingStore):
         from holdfast.stores.async_adapters import InlineStore
 
         return InlineStore(self)
+
+    def for_child(self) -> MemoryStore:
+        """Returns an empty store, the same for all who shared this one."""
+        return self._of_name(self._name)
 
 
 def _fixed(record: Record) -> Record | bytes:

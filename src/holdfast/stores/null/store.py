@@ -19,7 +19,7 @@ from holdfast.core.commands import (
     Wake,
 )
 from holdfast.core.contract import Applied, Entry, Facts, Page, Swapped, Version, exactly
-from holdfast.core.records import SECOND, Holder, Micros, Record
+from holdfast.core.records import NEVER, SECOND, Holder, Micros, Record
 from holdfast.runtime import clock
 from holdfast.stores.base import Outcome, Store
 
@@ -39,7 +39,7 @@ class NullStore(Store):
 
     facts = Facts(
         name="null", linearizable=False, clock="process", reach="process", wakeup="poll",
-        durable=False, scripted=True,
+        durable=False, scripted=True, history=False,
         caveats=("Nothing is locked: every claim is granted at once.",),
     )  # fmt: skip
 
@@ -59,7 +59,7 @@ class NullStore(Store):
         self._holders: dict[str, Holder] = {}
         self._last: Micros = 0
 
-    def apply(self, key: str, command: Command, beat: str) -> Applied:
+    def apply(self, key: str, command: Command, beat: str, by: Micros = NEVER) -> Applied:
         """Decide by the rules, as if nobody else used the key."""
         with self._lock:
             at = self._last = max(clock.wall(), self._last + 1)
@@ -87,17 +87,22 @@ class NullStore(Store):
         ttl, offered = 30 * SECOND, isinstance(command, Take)
         return (Holder(token, at, "?", "exclusive", ttl, at, at + ttl, "", offered=offered),)
 
-    def load(self, key: str) -> Entry:
+    def load(self, key: str, by: Micros = NEVER) -> Entry:
         """Returns no record."""
         return Entry(now=exactly(clock.wall()))
 
     def swap(
-        self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
+        self,
+        key: str,
+        version: Version,
+        record: Record | None,
+        wake: Wake = NOBODY,
+        by: Micros = NEVER,
     ) -> Outcome:
         """Pretend to have written."""
         return Swapped(0, exactly(clock.wall()))
 
-    def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
+    def scan(self, prefix: str, cursor: str | None, limit: int, by: Micros = NEVER) -> Page:
         """Returns an empty page."""
         return Page(())
 
@@ -106,6 +111,10 @@ class NullStore(Store):
         import time
 
         time.sleep(at_most / SECOND)
+
+    def for_child(self) -> NullStore:
+        """Returns one that has granted nothing yet."""
+        return type(self)()
 
 
 def _alive(_party: rules.Party) -> bool:

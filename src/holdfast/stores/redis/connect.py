@@ -27,6 +27,7 @@ Address = tuple[str, int] | str
 Kind = Literal["single", "sentinel", "cluster"]
 
 TIMEOUT_S = 5.0
+_TIMEOUTS = ("socket_timeout", "socket_connect_timeout")
 REDIS_PORT, SENTINEL_PORT = 6379, 26379
 
 # The settings of a redis-py connection that are taken over; the same for both faces.
@@ -40,6 +41,7 @@ _SETTINGS = frozenset(
     )
 )  # fmt: skip
 _NUMBERS = {"db": int, "socket_timeout": float, "socket_connect_timeout": float}
+_SWITCHES = ("socket_keepalive", "ssl_check_hostname")
 
 
 class Settings(Struct, frozen=True):
@@ -56,8 +58,11 @@ class Settings(Struct, frozen=True):
         """How long an answer may take."""
         return float(self.options["socket_timeout"])
 
-    def connection(self, module: Any, retry: Any, address: Address) -> Any:
-        """A connection of redis-py's, blocking or asyncio, not yet connected."""
+    def connection(
+        self, module: Any, retry: Any, address: Address, at_most_s: float | None = None
+    ) -> Any:
+        """A connection of redis-py's, blocking or asyncio, not yet connected. `at_most_s` bounds
+        its time-outs."""
         options = {
             **self.options,
             "protocol": 2,
@@ -65,6 +70,9 @@ class Settings(Struct, frozen=True):
             "decode_responses": False,
             "health_check_interval": 0,
         }
+        if at_most_s is not None:
+            for name in _TIMEOUTS:
+                options[name] = min(float(options[name]), at_most_s)
         if isinstance(address, str):
             return module.UnixDomainSocketConnection(path=address, **options)
         kind = module.SSLConnection if self.tls else module.Connection
@@ -92,7 +100,7 @@ def settings_from(options: Mapping[str, Any], tls: bool) -> Settings:
     known = {name: value for name, value in options.items() if name in _SETTINGS}
     if not tls:
         known = {name: value for name, value in known.items() if not name.startswith("ssl_")}
-    for name in ("socket_timeout", "socket_connect_timeout"):
+    for name in _TIMEOUTS:
         if known.get(name) is None:
             known[name] = TIMEOUT_S
     return Settings(tls, {name: value for name, value in known.items() if value is not None})
@@ -141,12 +149,18 @@ _SCHEMES: dict[str, tuple[bool, Kind]] = {
 
 
 def _value(name: str, value: Any) -> Any:
+    if isinstance(value, str) and name in _SWITCHES:
+        return _yes(value)
     if name not in _NUMBERS or not isinstance(value, str):
         return value
     try:
         return _NUMBERS[name](value)
     except ValueError:
         raise BadOption(f"{name} is a number, not {value!r}.") from None
+
+
+def _yes(text: str) -> bool:
+    return text.lower() not in ("0", "false", "no")
 
 
 def _read_path(url: StoreURL, kind: Kind, settings: dict[str, Any]) -> str:
@@ -250,7 +264,7 @@ _OPTIONS: dict[str, Callable[[Any], Any]] = {
     "wait_replicas": int,
     "wait_s": float,
     "tombstone_s": float,
-    "fast_paths": lambda value: str(value).lower() not in ("0", "false", "no"),
+    "fast_paths": lambda value: _yes(str(value)),
 }
 
 

@@ -7,7 +7,6 @@ script stopped at its first write. Only a reply that never comes leaves a doubt.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 from redis import exceptions
@@ -48,118 +47,90 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
 )
 # What a user needs, beside the keys and channels of the namespace.
 RIGHTS = (
-    "+eval +evalsha +get +getrange +set +del +time +pttl +pexpire +zadd +zrem +zrangebylex "
+    "+eval +evalsha +get +set +setrange +append +del +time +pttl +pexpire +zadd +zrem +zrangebylex "
     "+zrangebyscore +publish +subscribe +unsubscribe +ping +select +client +info +scan"
 )
 RIGHTS_FOR_MORE = (
     "with wait_replicas +wait, in a cluster +cluster|slots +asking, with Sentinel +role"
 )
 
-_Maker = Callable[[str, str], HoldfastError]
-
-
-def _too_old(where: str, text: str) -> HoldfastError:
-    return Misconfigured(
-        f"Redis at {where} is too old for Holdfast, which needs {OLDEST} or later (or any Valkey): "
-        f"{text}"
-    )
-
-
-def _rights(where: str, text: str) -> HoldfastError:
-    return Misconfigured(
-        f"The user at Redis {where} lacks a right that Holdfast needs ({text}). Give it the keys "
+# What is to be seen in an error reply, what it means, and what to say. The first that is found
+# decides. Inside a script, old servers put the code somewhere behind "ERR Error running script".
+_MEANINGS: tuple[tuple[str, type[HoldfastError], str], ...] = (
+    (
+        r"\b(NOAUTH|WRONGPASS)\b|unauthenticated|invalid password|invalid username"
+        r"|Authentication required|AUTH .*(no password|without any password)",
+        Misconfigured,
+        "Redis at {where} refused the login: check user name and password ({text}).",
+    ),
+    (
+        r"\bNOPERM\b|no permissions|executing the script can't",
+        Misconfigured,
+        "The user at Redis {where} lacks a right that Holdfast needs ({text}). Give it the keys "
         f"and channels of the namespace and the commands: ~holdfast:* &holdfast:* {RIGHTS} "
-        f"({RIGHTS_FOR_MORE})."
-    )
-
-
-def _login(where: str, text: str) -> HoldfastError:
-    return Misconfigured(
-        f"Redis at {where} refused the login: check user name and password ({text})."
-    )
-
-
-def _cluster(where: str, text: str) -> HoldfastError:
-    return Misconfigured(
-        f"Redis at {where} is a cluster: connect with redis+cluster:// ({text.split()[0]})."
-    )
-
-
-def _alone(where: str, text: str) -> HoldfastError:
-    return Misconfigured(
-        f"Redis at {where} is neither a Sentinel nor a cluster: connect with redis:// ({text})."
-    )
-
-
-def _foreign(where: str, text: str) -> HoldfastError:
-    return ForeignStore(
-        f"A key that Holdfast would use in Redis at {where} is of another type, and was left "
-        f"alone: choose another namespace, or delete it ({text})."
-    )
-
-
-def _full(where: str, text: str) -> HoldfastError:
-    return StoreFull(f"Redis at {where} is out of memory: raise maxmemory or free some ({text}).")
-
-
-def _read_only(where: str, text: str) -> HoldfastError:
-    return StoreReadOnly(f"Redis at {where} is a read-only replica: name its master ({text}).")
-
-
-def _busy(where: str, text: str) -> HoldfastError:
-    return Unavailable(f"Redis at {where} cannot serve at the moment: {text}")
-
-
-def _other(where: str, text: str) -> HoldfastError:
-    return Misconfigured(f"Redis at {where} refused the request: {text}")
-
-
-# The first that is found in the reply's text decides. Inside a script, old servers put the
-# code somewhere behind "ERR Error running script".
-_BY_TEXT: tuple[tuple[re.Pattern[str], _Maker], ...] = tuple(
-    (re.compile(pattern), maker)
-    for pattern, maker in (
-        (r"\b(NOAUTH|WRONGPASS)\b|unauthenticated|invalid password|invalid username"
-         r"|Authentication required"
-         r"|AUTH .*(no password|without any password)", _login),
-        (r"\bNOPERM\b|no permissions|executing the script can't", _rights),
-        (r"\bWRONGTYPE\b", _foreign),
-        (r"\bOOM\b", _full),
-        (r"\bREADONLY\b|read only replica|read only slave", _read_only),
-        (r"\b(LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|NOREPLICAS|MISCONF)\b"
-         r"|max number of clients|is loading the dataset|MASTER is down", _busy),
-        (r"\b(MOVED|ASK|CROSSSLOT)\b", _cluster),
-        (r"(?i)unknown command.*\bsentinel\b|cluster support disabled", _alone),
-        (r"(?i)unknown command|unknown subcommand|non deterministic", _too_old),
-    )
-)  # fmt: skip
-
-_BY_TYPE: tuple[tuple[type[Exception], _Maker], ...] = (
-    (exceptions.AuthenticationError, _login),
-    (exceptions.NoPermissionError, _rights),
-    (exceptions.ReadOnlyError, _read_only),
+        f"({RIGHTS_FOR_MORE}).",
+    ),
+    (
+        r"\bWRONGTYPE\b",
+        ForeignStore,
+        "A key that Holdfast would use in Redis at {where} is of another type, and was left "
+        "alone: choose another namespace, or delete it ({text}).",
+    ),
+    (
+        r"\bOOM\b",
+        StoreFull,
+        "Redis at {where} is out of memory: raise maxmemory or free some ({text}).",
+    ),
+    (
+        r"\bREADONLY\b|read only replica|read only slave",
+        StoreReadOnly,
+        "Redis at {where} is a read-only replica: name its master ({text}).",
+    ),
+    (
+        r"\b(LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|NOREPLICAS|MISCONF)\b"
+        r"|max number of clients|is loading the dataset|MASTER is down",
+        Unavailable,
+        "Redis at {where} cannot serve at the moment: {text}",
+    ),
+    (
+        r"\b(MOVED|ASK|CROSSSLOT)\b",
+        Misconfigured,
+        "Redis at {where} is a cluster: connect with redis+cluster:// ({text}).",
+    ),
+    (
+        r"(?i)unknown command.*\bsentinel\b|cluster support disabled",
+        Misconfigured,
+        "Redis at {where} is neither a Sentinel nor a cluster: connect with redis:// ({text}).",
+    ),
+    (
+        r"(?i)unknown command|unknown subcommand|non deterministic",
+        Misconfigured,
+        f"Redis at {{where}} is too old for Holdfast, which needs {OLDEST} or later (or any "
+        "Valkey): {text}",
+    ),
 )
+
+
+def _meaning(text: str, where: str) -> HoldfastError | None:
+    """What an error reply means, if it is one that is known."""
+    for pattern, kind, words in _MEANINGS:
+        if re.search(pattern, text):
+            return kind(words.format(where=where, text=text))
+    return None
 
 
 def refused(error: Exception, where: str) -> HoldfastError:
     """What an error reply means."""
-    for kind, maker in _BY_TYPE:
-        if isinstance(error, kind):
-            return maker(where, str(error))
-    text = str(error)
-    for pattern, maker in _BY_TEXT:
-        if pattern.search(text):
-            return maker(where, text)
-    return _other(where, text)
+    text = str(with_code(error))
+    return _meaning(text, where) or Misconfigured(f"Redis at {where} refused the request: {text}")
 
 
 def with_code(reply: Exception) -> exceptions.ResponseError:
     """Returns an error reply with the text that the server sent, beginning with its code."""
     for kind, code in _CODES:
-        if isinstance(reply, kind):
+        if isinstance(reply, kind) and code not in str(reply):
             return exceptions.ResponseError(f"{code} {reply}")
-    assert isinstance(reply, exceptions.ResponseError)
-    return reply
+    return exceptions.ResponseError(str(reply))
 
 
 def checked(reply: Any, where: str) -> Any:
@@ -176,8 +147,8 @@ def not_connected(error: Exception, where: str) -> HoldfastError:
     text = str(error)
     if "CERTIFICATE_VERIFY_FAILED" in text:
         return Misconfigured(f"The certificate of Redis at {where} cannot be trusted: {text}")
-    if any(pattern.search(text) for pattern, _ in _BY_TEXT):
-        return refused(error, where)
+    if (meaning := _meaning(text, where)) is not None:
+        return meaning
     if is_shortage(error) or not has_room_for(1):  # a name that is not found may be due to it, too
         return shortage(f"A connection to Redis at {where}")
     return Unavailable(f"Redis at {where} cannot be reached: {text or type(error).__name__}")
@@ -186,6 +157,11 @@ def not_connected(error: Exception, where: str) -> HoldfastError:
 def not_sent(error: Exception, where: str) -> HoldfastError:
     """What it means that a request could not be sent whole."""
     return Unavailable(f"The connection to Redis at {where} broke before the request left: {error}")
+
+
+def closed_meanwhile() -> HoldfastError:
+    """What a call meets whose store is closed while it looks for a connection."""
+    return Unavailable("The connections to Redis were closed meanwhile.")
 
 
 def no_answer(error: BaseException, where: str) -> HoldfastError:

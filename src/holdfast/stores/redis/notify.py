@@ -1,9 +1,9 @@
 """Wake-ups from Redis: what a client subscribes to, and whom a message concerns. No I/O.
 
 Each client has one connection that is subscribed to the channels of the locks it waits for
-(`thread_listener`, `task_listener`). A script that frees a place publishes the record's new rev and
-whom it may let in: `*` on the lock's channel, or the tokens of queued waiters on the channel of
-their client, so that no other client wakes for nothing. Why no wake-up gets lost:
+(`listener_async`). A script that frees a place publishes the record's new rev and
+whom it may let in: `*` on the lock's channel, or queued waiters on the channel of their client, by
+hashes of their tokens, so that no other client wakes for nothing. Why no wake-up gets lost:
 
  1. A message between a claim's answer and its wait: the wait names the rev that the claim
     saw, and `Subscriptions` remembers the last rev that it was told.
@@ -15,26 +15,17 @@ their client, so that no other client wakes for nothing. Why no wake-up gets los
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
 from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from hiredis import HiredisError
-
 from holdfast.core.contract import Version
-from holdfast.errors import HoldfastError
-from holdfast.stores.redis.record_text import WAKE, Names, token_text
+from holdfast.stores.redis.record_text import WAKE, Names, mark, token_text
 from holdfast.stores.redis.resp import pack
 from holdfast.stores.waiting.handles import LastHeard, Notify, WaitHandle, WaitHandles
 
-logger = logging.getLogger("holdfast")
-
-# A listener that heard nothing for this long asks whether the server is still there.
-QUIET_S = 5.0
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
 # A channel that told so often of a lock for which nobody waits here is left.
 UNHEARD = 8
 # So many channels are listened to at most, or as many as somebody waits for: locks come and go, and
@@ -126,7 +117,8 @@ class Subscriptions:
             channel.last.hear(told)
         handles = self.handles.handles(key)
         for handle in handles:
-            if handle.mark in whom or (whom == _ALL and _is_news(told, handle.version)):
+            is_named = not handle.mark.isdisjoint(whom)
+            if is_named or (whom == _ALL and _is_news(told, handle.version)):
                 self._wake(handle)
         return b"" if handles else self._unheard(key, channel)
 
@@ -172,23 +164,9 @@ def _is_news(told: int, version: Version) -> bool:
     return not isinstance(version, int) or told > version
 
 
-class Refused(Exception):
-    """The server does not let us subscribe."""
-
-
-# What a connection that breaks raises.
-BROKEN = (OSError, HiredisError, Refused)
-
-
-def report_surprise(trouble: Exception) -> None:
-    """Log what a listener met, if nobody has foreseen it. Waiters look by themselves until the
-    listener is back, and report the store's trouble when they meet it."""
-    if not isinstance(trouble, (HoldfastError, *BROKEN)):
-        logger.warning("Wake-ups from Redis stop for a moment: %r", trouble, exc_info=trouble)
-
-
 def handle_for(key: str, version: Version, token: str, notify: Notify) -> WaitHandle:
-    """Returns a handle that is marked with its token as the scripts write it."""
+    """Returns a handle that is marked with the names by which scripts call it: a hash of its token,
+    or, from clients up to 0.1.0, the token."""
     handle = WaitHandle(key, version, token, notify)
-    handle.mark = token_text(token)
+    handle.mark = {mark(token), token_text(token)}
     return handle

@@ -1,4 +1,4 @@
-"""Connections for an event loop: all tasks share one, and what they ask in one turn of the loop
+"""The connection that all tasks of an event loop share: what they ask in one turn of the loop
 leaves in one write.
 
 redis-py connects and logs in; then its transport gets our protocol, which is what makes the sharing
@@ -12,22 +12,21 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Any
 
 import hiredis
-import redis.asyncio.connection
 from msgspec import Struct
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ResponseError
 
-from holdfast.errors import HoldfastError, OutcomeUnknown, Unavailable
+from holdfast.core.records import NEVER, Micros
+from holdfast.errors import HoldfastError
 from holdfast.stores.async_adapters import DRAIN_S, drain
+from holdfast.stores.deadlines import not_sent, seconds_to_send
 from holdfast.stores.redis import errors
-from holdfast.stores.redis.connect import Address, Settings, shown
-from holdfast.stores.spin import Poll, poll_of
+from holdfast.stores.redis.connection_async import AsyncConnection
+from holdfast.stores.spin import poll_of
 
 _Reply = Future[list[Any]]
 
@@ -40,92 +39,55 @@ class Request(Struct, eq=False):
     """What was asked, until all its replies have come."""
 
     count: int
-    since: float  # on the monotonic clock
+    by: float  # when its time is over, on the monotonic clock
     future: _Reply
     replies: list[Any] = []
     settled: bool = False
 
 
-class Connection(asyncio.Protocol):
+class Pipeline(asyncio.Protocol):
     """One connection for many tasks of one loop."""
 
-    def __init__(self, where: str, timeout_s: float) -> None:
-        self.where = where
+    def __init__(self, connection: AsyncConnection) -> None:
+        self.where = connection.where
         self.is_new = True  # it has not answered yet
         self.broken: Exception | None = None
-        self.on_push: Callable[[Any], None] | None = None  # for a connection that only listens
-        self._timeout_s = timeout_s
+        self.retired = False  # it serves only those who wait already
+        self._theirs = connection.theirs
+        self._timeout_s = connection.timeout_s
         self._loop = asyncio.get_running_loop()
         self._reader = hiredis.Reader(replyError=ResponseError)
         self._waiting: deque[Request] = deque()
         self._unsent: list[bytes] = []  # the requests of the last ones that wait
         self._watch: asyncio.TimerHandle | None = None
-        self._transport: Any = None
-        self._poll: Poll | None = None
-        self._theirs: Any = None
-        self.closed: asyncio.Future[None] = self._loop.create_future()
-
-    @classmethod
-    async def open(cls, settings: Settings, address: Address) -> Connection:
-        """Returns a new connection."""
-        connection = cls(shown(address), settings.timeout_s)
-        retry = Retry(NoBackoff(), 0)
-        theirs = None
-        try:
-            # Even to make one, redis-py opens a file.
-            theirs = settings.connection(redis.asyncio.connection, retry, address)
-            await theirs.connect()
-        except (RedisError, OSError) as exc:
-            if theirs is not None:
-                await theirs.disconnect(nowait=True)
-            raise errors.not_connected(exc, connection.where) from exc
-        connection._take_over(theirs)
-        return connection
-
-    def _take_over(self, theirs: Any) -> None:
-        self._theirs = theirs
-        self._transport = theirs._writer.transport
+        self._watch_at = 0.0
+        self._transport = self._theirs._writer.transport
         self._transport.set_protocol(self)
         socket = self._transport.get_extra_info("socket")
         self._poll = None if socket is None else poll_of(socket.fileno())
+        self.closed: asyncio.Future[None] = self._loop.create_future()
 
     def usable(self) -> bool:
         """Whether it can be used now. The loop may not have noticed yet that the server hung up:
         then there is something to read, although nothing was asked. Asks only the kernel."""
         if self.broken is None and not self._waiting and self._poll is not None and self._poll(0):
             self._break(ConnectionResetError("the connection was closed by the server"))
-        return self.broken is None
+        return self.broken is None and not self.retired
 
     # --- asking -----------------------------------------------------------------------------
 
-    async def look(self, data: bytes) -> Any:
-        """Send a request that changes nothing, and get its reply."""
-        try:
-            return (await self.exchange(data))[0]
-        except OutcomeUnknown as trouble:
-            raise errors.no_doubt(trouble) from trouble.__cause__
-
-    async def exchange(self, data: bytes, count: int = 1) -> list[Any]:
-        """Send a request and get its replies."""
-        request = self.ask(data, count)
-        try:
-            return await request.future
-        except asyncio.CancelledError:
-            await self.settle(request)
-            raise
-
-    def ask(self, data: bytes, count: int = 1) -> Request:
+    def ask(self, data: bytes, count: int, by: Micros) -> Request:
         """Send a request. Who is cancelled while it awaits the replies has to `settle` it."""
         if self.broken is not None:
             raise errors.not_sent(self.broken, self.where) from self.broken
         loop, waiting = self._loop, self._waiting
-        now = monotonic()
-        request = Request(count, now, Future(loop=loop))
+        ends_at = monotonic() + seconds_to_send(by, self._timeout_s)
+        request = Request(count, ends_at, Future(loop=loop))
         waiting.append(request)
+        if self._watch is None or ends_at < self._watch_at:
+            self._watch_until(ends_at)
         if len(waiting) == 1:
             self._transport.write(data)
-            if self._watch is None:
-                self._watch_from(now)
             return request
         unsent = self._unsent
         unsent.append(data)
@@ -142,11 +104,6 @@ class Connection(asyncio.Protocol):
             request.future = self._loop.create_future()
             await drain(request.future, DRAIN_S)
 
-    def send(self, request: bytes) -> None:
-        """Send, and leave what comes to `on_push`."""
-        if request and self.broken is None:
-            self._transport.write(request)
-
     def _flush(self) -> None:
         unsent, self._unsent = self._unsent, []
         if unsent and self.broken is None:
@@ -157,10 +114,9 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Hand out what has come whole."""
         self._reader.feed(data)
-        hand_out = self.on_push or self._hand_out
         try:
             while (reply := self._reader.gets()) is not False:
-                hand_out(reply)
+                self._hand_out(reply)
         except hiredis.HiredisError as exc:
             self._break(exc)
 
@@ -176,6 +132,8 @@ class Connection(asyncio.Protocol):
             future = request.future
             if not future.done():
                 future.set_result(replies)
+            if self.retired and not waiting:
+                self.close()
 
     # --- its end ----------------------------------------------------------------------------
 
@@ -212,90 +170,112 @@ class Connection(asyncio.Protocol):
         # redis-py would complain about a connection that nobody closed.
         self._theirs._reader = self._theirs._writer = None
 
-    def _watch_from(self, since: float) -> None:
-        if self._watch is None:
-            wait_s = since + self._timeout_s - monotonic()
-            self._watch = self._loop.call_later(max(0.0, wait_s), self._look)
+    # --- time ------------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        """The oldest request is as old as it may get, or there is a younger one to watch."""
-        self._watch = None
-        if not self._waiting:
-            return
-        since = self._waiting[0].since
-        if monotonic() >= since + self._timeout_s:
-            self._break(TimeoutError(f"no reply within {self._timeout_s:g} s"))
-        else:
-            self._watch_from(since)
+    def _watch_until(self, at: float) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        self._watch_at = at
+        self._watch = self._loop.call_later(max(0.0, at - monotonic()), self._expire)
+
+    def _expire(self) -> None:
+        """Tell those whose time is over. Others may still get their answers, in their order; but
+        nobody new asks here, and when nobody is left to be answered the connection is closed."""
+        self._watch, now = None, monotonic()
+        in_time = [request.by for request in self._waiting if now < request.by]
+        if len(in_time) < len(self._waiting):
+            self.retired = True
+            late = TimeoutError("no reply in time")
+            for request in self._waiting:
+                if now >= request.by and not request.future.done():
+                    error = errors.no_answer(late, self.where)
+                    error.__cause__ = late
+                    request.future.set_exception(error)
+            if not in_time:
+                self._break(late)
+        if in_time:
+            self._watch_until(min(in_time))
 
 
 class ConnectionPool:
-    """A connection that is made when it is needed, once, and again when it broke."""
+    """A pipeline that is made when it is needed, once, and again when it broke."""
 
-    def __init__(self, connect: Callable[[], Any]) -> None:
+    def __init__(self, connect: Callable[[Micros], Awaitable[AsyncConnection]]) -> None:
         self._connect = connect
-        self._connection: Connection | None = None
-        self._connecting: asyncio.Future[Connection] | None = None
+        self._pipeline: Pipeline | None = None
+        self._connecting: asyncio.Future[Pipeline] | None = None
         self.where = "?"  # whereto the newest one leads
         self.closed = False
 
-    def ready(self) -> Connection | None:
-        """The connection, if it can be used right now."""
-        connection = self._connection
-        return connection if connection is not None and connection.usable() else None
+    def ready(self) -> Pipeline | None:
+        """The pipeline, if it can be used right now."""
+        pipeline = self._pipeline
+        return pipeline if pipeline is not None and pipeline.usable() else None
 
-    async def exchange(self, data: bytes, count: int = 1, looks: bool = False) -> list[Any]:
+    async def exchange(
+        self, data: bytes, count: int = 1, looks: bool = False, by: Micros = NEVER
+    ) -> list[Any]:
         """Send a request and get its replies. `looks`: it changes nothing."""
         tried = False
         while True:
-            connection = await self.get()
-            is_new = connection.is_new
+            pipeline = self.ready() or await self.get(by)
+            is_new = pipeline.is_new
+            request = None
             try:
-                return await connection.exchange(data, count)
+                request = pipeline.ask(data, count, by)
+                return await request.future
+            except asyncio.CancelledError:
+                if request is not None:
+                    await pipeline.settle(request)
+                raise
             except HoldfastError as trouble:
                 if tried or not errors.can_ask_again(trouble, looks, is_new):
                     raise errors.no_doubt(trouble) if looks else trouble from trouble.__cause__
             tried = True
 
-    async def get(self) -> Connection:
-        """The connection. Whoever comes while one is being made waits for the same one."""
+    async def get(self, by: Micros) -> Pipeline:
+        """The pipeline. Whoever comes while one is being made waits for the same one."""
         if self.closed:
-            raise Unavailable("The connections to Redis were closed meanwhile.")
-        connection = self.ready()
-        if connection is not None:
-            return connection
+            raise errors.closed_meanwhile()
+        pipeline = self.ready()
+        if pipeline is not None:
+            return pipeline
         if self._connecting is None:
             self._connecting = asyncio.ensure_future(self._make())
             self._connecting.add_done_callback(self._made)
-        return await asyncio.shield(self._connecting)
+        try:
+            async with asyncio.timeout(seconds_to_send(by)):
+                return await asyncio.shield(self._connecting)
+        except TimeoutError:
+            raise not_sent() from None
 
-    async def _make(self) -> Connection:
-        connection: Connection = await self._connect()
+    async def _make(self) -> Pipeline:
+        connection = await self._connect(NEVER)  # whoever waits for it has a time of its own
         if self.closed:
-            connection.close()
-            raise Unavailable("The connections to Redis were closed meanwhile.")
-        self._connection = connection
-        self.where = connection.where
-        return connection
+            await connection.close()
+            raise errors.closed_meanwhile()
+        self._pipeline = pipeline = Pipeline(connection)
+        self.where = pipeline.where
+        return pipeline
 
-    def _made(self, making: asyncio.Future[Connection]) -> None:
+    def _made(self, making: asyncio.Future[Pipeline]) -> None:
         self._connecting = None
         if not making.cancelled():
             making.exception()  # whoever waits has it; nobody may
 
     def drop_idle(self) -> None:
         """Close the connection; the next request connects anew."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if self._pipeline is not None:
+            self._pipeline.close()
+            self._pipeline = None
 
     async def close(self) -> None:
         """Close the connection for good."""
         self.closed = True
-        connection, making = self._connection, self._connecting
+        pipeline, making = self._pipeline, self._connecting
         self.drop_idle()
         if making is not None:
             making.cancel()
             await asyncio.wait({making})
-        if connection is not None:
-            await connection.closed
+        if pipeline is not None:
+            await pipeline.closed

@@ -7,15 +7,14 @@ sending it again, elsewhere or in another form, never does anything twice.
 from __future__ import annotations
 
 from binascii import crc_hqx
-from typing import Any, ClassVar
+from typing import Any
 
-from msgspec import Struct
 from redis.exceptions import ResponseError
 
 from holdfast.errors import Unavailable
 from holdfast.stores.redis.codec import UNREADABLE, Call, Corrupt
 from holdfast.stores.redis.connect import Address, Topology
-from holdfast.stores.redis.errors import checked, refused, too_few_replicas
+from holdfast.stores.redis.errors import refused, too_few_replicas
 from holdfast.stores.redis.resp import ASKING
 
 SLOTS = 16384
@@ -30,7 +29,7 @@ def slot_of(name: bytes) -> int:
 
 def master_address(reply: Any, service: str, where: str) -> Address:
     """The answer of a Sentinel."""
-    if not checked(reply, where):
+    if not reply:
         raise Unavailable(f"The Sentinel at {where} knows no master called {service!r}.")
     return reply[0].decode(), int(reply[1])
 
@@ -59,11 +58,11 @@ class SlotMap:
         """Whom to ask for the map, the ones known last first."""
         return list(dict.fromkeys((*self.masters(), *self._seeds)))
 
-    def learn(self, reply: list[Any], asked: Address) -> None:
+    def learn(self, reply: list[Any], where: str) -> None:
         """The answer to CLUSTER SLOTS."""
         masters: dict[int, Address] = {}
         for first, last, master, *_ in reply:
-            host = master[0].decode() if master[0] else asked[0]
+            host = master[0].decode() if master[0] else where.rpartition(":")[0]
             masters.update(dict.fromkeys(range(first, last + 1), (host, int(master[1]))))
         self._masters = masters
         self.stale = False
@@ -74,47 +73,10 @@ class SlotMap:
         self.stale = True
 
 
-class PlainRequest(Struct, frozen=True, gc=False):
-    """A plain command on one lock, which changes nothing."""
-
-    looks: ClassVar[bool] = True
-
-    name: bytes  # of the lock's record
-    command: bytes
-    before: bytes = b""  # a command without a key, to be answered first
-
-    @property
-    def request(self) -> bytes:
-        """As it is sent."""
-        return self.before + self.command
-
-    @property
-    def replies(self) -> int:
-        """How many come back."""
-        return 2 if self.before else 1
-
-    def request_in_full(self) -> bytes:
-        """The same: there is no script in it."""
-        return self.request
-
-    def asking(self, request: bytes) -> bytes:
-        """As it is sent to whom a slot is on its way: ASKING is good for the next command only."""
-        return self.before + ASKING + self.command
-
-    def answers(self, replies: list[Any]) -> list[Any]:
-        """Without the answer to ASKING."""
-        return [*replies[: self.replies - 1], replies[-1]]
-
-
-def error_in(replies: list[Any]) -> ResponseError | None:
-    """The first of the replies that is an error."""
-    return next((reply for reply in replies if isinstance(reply, ResponseError)), None)
-
-
 class Redirect:
     """A call whose reply was an error: where and how to send it next."""
 
-    def __init__(self, call: Call | PlainRequest, topology: Topology, where: str) -> None:
+    def __init__(self, call: Call, topology: Topology, where: str) -> None:
         self._call = call
         self._topology = topology
         self.where = where
@@ -126,7 +88,7 @@ class Redirect:
         self.moved = False  # for good, not for this one request
         self.find_again = False  # the master may be another by now
 
-    def learn(self, error: ResponseError) -> None:
+    def learn(self, error: Exception) -> None:
         """Decide about the next try, or raise what the error means."""
         self.asking = self.moved = self.find_again = False
         self._tries += 1
@@ -157,7 +119,7 @@ class Redirect:
         call = self._call
         request = call.request_in_full() if self._in_full else call.request
         if self.asking:
-            return call.asking(request), call.replies + 1, call.looks
+            return ASKING + request, call.replies + 1, call.looks
         return request, call.replies, call.looks
 
 

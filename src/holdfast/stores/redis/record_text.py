@@ -3,6 +3,7 @@
     holdfast:{KEY}          the record, a string: JSON in a fixed layout, see scripts/record.lua
     holdfast:{KEY}:wake     the channel on which a free place is told to anyone
     holdfast:{KEY}:wake:ID  and to the queued waiters of one client; their places name it
+    holdfast:{KEY}:past     how its last grants ended that were not released, a list
     holdfast:index          a sorted set of all keys (not in a cluster)
     holdfast:due            when to look whether a record has expired (not in a cluster)
 
@@ -24,6 +25,8 @@ import msgspec
 from holdfast.core.contract import Entry, Interval, Version
 from holdfast.core.records import (
     TOMBSTONE,
+    UNREADABLE,
+    Happening,
     Holder,
     Micros,
     Note,
@@ -60,7 +63,9 @@ class Names:
         self.head = self._namespace + b":"
         self.index = self._namespace + b":index"
         self.due = self._namespace + b":due"
-        self.client_channel = urandom(6).hex().encode()  # names the channels of this client alone
+        # Names the channels of this client alone. 14 digits say that it knows its waiters by their
+        # `mark`; at 0.1.0 these were 12, and the channels told whole tokens.
+        self.client_channel = urandom(7).hex().encode()
 
     def record(self, key: str) -> bytes:
         """Where the record of a lock is."""
@@ -112,6 +117,11 @@ def token_text(token: str) -> bytes:
     ).encode()
 
 
+def mark(token: str) -> bytes:
+    """How the scripts name a waiter on its client's channel, where anybody may listen."""
+    return sha1(token_text(token), usedforsecurity=False).hexdigest()[:16].encode()
+
+
 def json_text(value: object) -> bytes:
     """Any value as JSON."""
     return _json.encode(value)
@@ -143,6 +153,11 @@ def end_text(
     """After the end."""
     rest = b"{}}" if not note else _json.encode(note) + b"}"
     return b',"beat":"%b",%b%b' % (token_text(beat), _before_note(limit, offered, owner), rest)
+
+
+def rest_text(owner: str, note: Note) -> bytes:
+    """What the scripts carry on as it is: the owner and all behind it."""
+    return owner_text(owner) + b',"note":' + _json.encode(note)
 
 
 @lru_cache(maxsize=256)
@@ -208,6 +223,18 @@ def read(raw: bytes | None, now: Interval) -> Entry:
         fault = "its text is not in the layout that Holdfast writes to Redis"
         return Entry(version=version, now=now, fault=fault)
     return Entry(record, version, now)
+
+
+_past_decoder = msgspec.json.Decoder(Happening)
+
+
+def read_past(texts: list[bytes]) -> tuple[Happening, ...]:
+    """What is remembered of a key. What cannot be read is left out."""
+    found = []
+    for text in texts:
+        with suppress(*UNREADABLE):
+            found.append(_past_decoder.decode(text))
+    return tuple(found)
 
 
 def version_of(raw: bytes) -> Version:

@@ -7,12 +7,12 @@ from typing import Any
 
 import hiredis
 
-pack_all: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command  # its own type is too narrow
+_pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command  # its own type is too narrow
 
 
 def pack(*arguments: bytes | str | int) -> bytes:
     """A command as it is sent."""
-    return pack_all(arguments)
+    return _pack(arguments)
 
 
 def bulk(argument: bytes) -> bytes:
@@ -20,17 +20,11 @@ def bulk(argument: bytes) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(argument), argument)
 
 
-TIME = pack(b"TIME")
 INFO = pack(b"INFO")
 PING = pack(b"PING")
 ROLE = pack(b"ROLE")
 ASKING = pack(b"ASKING")
 CLUSTER_SLOTS = pack(b"CLUSTER", b"SLOTS")
-
-
-def start_of(name: bytes) -> bytes:
-    """The start of a record, with its rev."""
-    return pack(b"GETRANGE", name, 0, 63)
 
 
 def scan_from(position: bytes, pattern: bytes) -> bytes:

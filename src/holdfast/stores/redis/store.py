@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING, Any
 from holdfast.core.commands import NOBODY, Command, Wake
 from holdfast.core.contract import Applied, Entry, Page, Version
 from holdfast.core.effects import Apply
-from holdfast.core.records import SECOND, TOMBSTONE, Micros, Record
+from holdfast.core.records import NEVER, SECOND, TOMBSTONE, Micros, Record
 from holdfast.core.steps import corrupt
 from holdfast.errors import ForeignStore, HoldfastError
-from holdfast.stores import spin
 from holdfast.stores.base import Outcome
 from holdfast.stores.redis import codec, connect, record_text
 from holdfast.stores.redis.codec import Corrupt, Encoder
+from holdfast.stores.redis.listener import Listener
 from holdfast.stores.redis.notify import handle_for
-from holdfast.stores.redis.protocol import PlainRequest
-from holdfast.stores.redis.resp import INFO, TIME, pack, scan_from, start_of, wait_request
+from holdfast.stores.redis.resp import INFO, scan_from, wait_request
 from holdfast.stores.redis.setup import FACTS, REPLICATED, check_server
-from holdfast.stores.redis.thread_listener import Listener
 from holdfast.stores.redis.transport import Transport
 from holdfast.stores.waiting.handles import Notify, WaitHandle
 from holdfast.stores.waiting.handles import NotifyingStore as _Base
@@ -55,6 +53,13 @@ class RedisStore(_Base):
     ) -> None:
         timeout_s = topology.settings.timeout_s
         connect.check_options(namespace, wait_replicas, wait_s, tombstone_s, timeout_s)
+        self._options: dict[str, Any] = {
+            "namespace": namespace,
+            "wait_replicas": wait_replicas,
+            "wait_s": wait_s,
+            "tombstone_s": tombstone_s,
+            "fast_paths": fast_paths,
+        }
         self.facts = FACTS if topology.kind == "single" else REPLICATED
         self.topology = topology
         self.names = record_text.Names(namespace)
@@ -66,6 +71,7 @@ class RedisStore(_Base):
             wait_request(wait_replicas, wait_s),
             fast_paths,
         )
+
         self._transport = Transport(topology, wait_replicas)
         self._listener = Listener(self.names, self._transport.connect, self._version)
 
@@ -85,66 +91,68 @@ class RedisStore(_Base):
 
     # --- commands ---------------------------------------------------------------------------
 
-    def apply(self, key: str, command: Command, beat: str) -> Applied:
+    def apply(self, key: str, command: Command, beat: str, by: Micros = NEVER) -> Applied:
         """Run a command in one script and one trip."""
         call = self.encoder.command(key, command, beat)
         try:
-            reply = self._transport.call(call)
-            return codec.applied(reply, command, beat)
+            return codec.applied(self._transport.call(call, by), command, beat)
         except _UNREADABLE:
-            raise corrupt(key, self.load(key)) from None
+            raise corrupt(key, self.load(key, by)) from None
 
-    def apply_many(self, applies: Sequence[Apply]) -> list[Applied | Exception]:
+    def apply_many(self, applies: Sequence[Apply], by: Micros = NEVER) -> list[Applied | Exception]:
         """Run many commands, a script each, in one trip."""
         calls = [self.encoder.command(one.key, one.command, one.beat) for one in applies]
-        replies = self._transport.call_many(calls)
-        return [self._one_of_many(*one) for one in zip(applies, replies, strict=True)]
+        replies = self._transport.call_many(calls, by)
+        return [self._one_of_many(*one, by) for one in zip(applies, replies, strict=True)]
 
-    def _one_of_many(self, one: Apply, reply: Any) -> Applied | Exception:
+    def _one_of_many(self, one: Apply, reply: Any, by: Micros) -> Applied | Exception:
         if isinstance(reply, HoldfastError):
             return reply
         try:
             if isinstance(reply, Corrupt):
-                return corrupt(one.key, self.load(one.key))
+                return corrupt(one.key, self.load(one.key, by))
             return codec.applied(reply, one.command, one.beat)
         except HoldfastError as trouble:
             return trouble
         except _UNREADABLE:
-            return self._one_of_many(one, Corrupt())
+            return self._one_of_many(one, Corrupt(), by)
 
     # --- records ----------------------------------------------------------------------------
 
-    def load(self, key: str) -> Entry:
-        """TIME, then GET, in one trip: a party that is dead by that time was so in the record."""
-        name = self.names.record(key)
-        time, raw = self._transport.ask(PlainRequest(name, pack(b"GET", name), TIME))
-        return record_text.read(raw, codec.clock(time))
+    def load(self, key: str, by: Micros = NEVER) -> Entry:
+        """A record and the clock, in one script."""
+        return codec.loaded(self._transport.call(self.encoder.load(key), by))
 
     def swap(
-        self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
+        self,
+        key: str,
+        version: Version,
+        record: Record | None,
+        wake: Wake = NOBODY,
+        by: Micros = NEVER,
     ) -> Outcome:
         """Compare and swap in one script."""
         call = self.encoder.swap(key, version, record, wake)
-        return codec.swapped(self._transport.call(call))
+        return codec.swapped(self._transport.call(call, by))
 
-    def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
+    def scan(self, prefix: str, cursor: str | None, limit: int, by: Micros = NEVER) -> Page:
         """A page of the index; in a cluster, of all keys of all masters."""
         if self.topology.kind != "cluster":
             call = self.encoder.scan(prefix, cursor, limit)
-            return codec.page(self._transport.call(call), limit)
-        keys = self._keys(prefix, cursor)
-        entries = [(key, self.load(key)) for key in keys[:limit]]
+            return codec.page(self._transport.call(call, by), limit)
+        keys = self._keys(prefix, cursor, by)
+        entries = [(key, self.load(key, by)) for key in keys[:limit]]
         present = tuple((key, entry) for key, entry in entries if entry.version is not None)
         return Page(present, keys[limit - 1] if len(keys) > limit else None)
 
-    def _keys(self, prefix: str, cursor: str | None) -> list[str]:
+    def _keys(self, prefix: str, cursor: str | None, by: Micros = NEVER) -> list[str]:
         """Returns all keys after the cursor in their order. SCAN may show one twice."""
         found: set[str] = set()
-        for master, _ in self._transport.ask_all(TIME):
+        for server in self._transport.servers(by):
             position = b"0"
             while True:
                 request = scan_from(position, self.names.pattern(prefix))
-                position, names = self._transport.ask_at(master, request)
+                position, names = self._transport.ask(server, request, by)
                 found |= self.names.keys(names)
                 if position == b"0":
                     break
@@ -152,9 +160,7 @@ class RedisStore(_Base):
         return sorted((key for key in found if key.encode() > start), key=str.encode)
 
     def _version(self, key: str) -> Version:
-        name = self.names.record(key)
-        (start,) = self._transport.ask(PlainRequest(name, start_of(name)))
-        return record_text.version_of(start) if start else None
+        return (self.load(key)).version
 
     # --- waiting ----------------------------------------------------------------------------
 
@@ -168,19 +174,12 @@ class RedisStore(_Base):
         """Notify no longer."""
         self._listener.cancel_wait(handle)
 
-    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
-        """Wait until the lock's channel says so, and read the channel meanwhile."""
-        try:
-            self._listener.wait(key, version, token, at_most / SECOND)
-        finally:
-            spin.rest()
-
     # --- its life ---------------------------------------------------------------------------
 
     def setup(self) -> None:
         """Check that the server will do, and enter records into the index that are not in it."""
-        for _, info in self._transport.ask_all(INFO):
-            check_server(info)
+        for server in self._transport.servers():
+            check_server(self._transport.ask(server, INFO))
         if self.topology.kind == "cluster":
             return
         for key in self._keys("", None):
@@ -203,3 +202,7 @@ class RedisStore(_Base):
     def abandon(self) -> None:
         """In a forked child: the connections are the parent's."""
         _abandoned.append((self._transport.forget(), self._listener.forget()))
+
+    def for_child(self) -> RedisStore:
+        """Returns a store with connections of its own."""
+        return type(self)(self.topology, **self._options)

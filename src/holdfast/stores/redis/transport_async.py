@@ -7,21 +7,24 @@ loop.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from redis.exceptions import ResponseError
 
+from holdfast.core.records import NEVER, SECOND, Micros
 from holdfast.errors import HoldfastError, Unavailable
+from holdfast.runtime import clock
 from holdfast.runtime.flavour import ASYNC
+from holdfast.stores.deadlines import not_sent, seconds_to_send
 from holdfast.stores.redis import errors
 from holdfast.stores.redis.codec import Call
-from holdfast.stores.redis.connect import Address, Topology
+from holdfast.stores.redis.connect import Address, Settings, Topology
+from holdfast.stores.redis.connection_async import AsyncConnection
 from holdfast.stores.redis.protocol import (
-    PlainRequest,
     Redirect,
     SlotMap,
-    error_in,
     master_address,
     settled,
     slot_of,
@@ -31,12 +34,13 @@ from holdfast.stores.redis.resp import CLUSTER_SLOTS, ROLE, master_of
 if ASYNC:
     import asyncio
 
-    from holdfast.stores.redis.pipeline import Connection, ConnectionPool
+    from holdfast.stores.redis.pipeline import ConnectionPool
 else:
-    import threading
-
     from holdfast.stores.redis.codec import Corrupt
-    from holdfast.stores.redis.connection import Connection, ConnectionPool
+    from holdfast.stores.redis.pool import ConnectionPool
+
+
+R = TypeVar("R")
 
 
 class AsyncTransport:
@@ -48,97 +52,88 @@ class AsyncTransport:
         self._slots = SlotMap(topology.addresses)
         self._nodes: dict[Address, ConnectionPool] = {}
         self._main = ConnectionPool(self._find)
+        self._only = self._main if topology.kind != "cluster" else None
         self._closed = False
+        self._answered: Address | None = None  # who has told us of the others last
         if ASYNC:
             self._learning = asyncio.Lock()
-            self.ready = self._main.ready  # the connection for all calls, if there is just one
-        else:
-            self._learning = threading.Lock()
 
     # --- requests ---------------------------------------------------------------------------
 
-    async def call(self, call: Call) -> Any:
+    async def call(self, call: Call, by: Micros = NEVER) -> Any:
         """Run a script. Returns its reply."""
-        pool = await self._pool_for(call.name)
-        replies = await pool.exchange(call.request, call.replies, call.looks)
-        return await self.settled(call, replies, pool.where)
+        pool = self._only or await self._pool_for(call.name, by)
+        replies = await pool.exchange(call.request, call.replies, call.looks, by)
+        if call.tail or isinstance(replies[0], ResponseError):
+            return await self._settled(call, replies, pool.where, by)
+        return replies[0]
 
-    async def settled(self, call: Call, replies: list[Any], where: str) -> Any:
+    async def _settled(self, call: Call, replies: list[Any], where: str, by: Micros) -> Any:
         """The reply of a script, following redirections."""
+        redirect = Redirect(call, self._topology, where)
         reply = settled(call, replies, self._replicas, where)
-        if isinstance(reply, ResponseError):
-            redirect = Redirect(call, self._topology, where)
-            while isinstance(reply, ResponseError):
-                replies = await self._exchange_next(redirect, reply, call.name)
-                reply = settled(call, replies, self._replicas, redirect.where)
+        while isinstance(reply, ResponseError):
+            redirect.learn(reply)
+            pool = await self._next_pool(redirect, call.name, by)
+            replies = await pool.exchange(*redirect.request(), by)
+            redirect.where = pool.where
+            reply = settled(call, replies, self._replicas, pool.where)
         return reply
 
     if not ASYNC:
 
-        def call_many(self, calls: Sequence[Call]) -> list[Any]:
+        def call_many(self, calls: Sequence[Call], by: Micros) -> list[Any]:
             """Run many scripts in one trip to each server; an error stands for one of them."""
             batches: dict[ConnectionPool, list[int]] = {}
             for number, call in enumerate(calls):
-                batches.setdefault(self._pool_for(call.name), []).append(number)
+                batches.setdefault(self._pool_for(call.name, by), []).append(number)
             answers: list[Any] = [None] * len(calls)
             for pool, numbers in batches.items():
                 batch = [calls[number] for number in numbers]
-                for number, answer in zip(numbers, self._batch(pool, batch), strict=True):
+                for number, answer in zip(numbers, self._batch(pool, batch, by), strict=True):
                     answers[number] = answer
             return answers
 
-        def _batch(self, pool: ConnectionPool, calls: list[Call]) -> list[Any]:
+        def _batch(self, pool: ConnectionPool, calls: list[Call], by: Micros) -> list[Any]:
             request = b"".join([call.request for call in calls])
             try:
-                replies = pool.exchange(request, sum(call.replies for call in calls))
+                replies = pool.exchange(request, sum(call.replies for call in calls), by=by)
             except HoldfastError as trouble:
                 return [trouble] * len(calls)
             answers, at = [], 0
             for call in calls:
                 reply = replies[at]
                 if call.tail or isinstance(reply, ResponseError):
-                    reply = self._answer(call, replies[at : at + call.replies], pool.where)
+                    reply = self._answer(call, replies[at : at + call.replies], pool.where, by)
                 answers.append(reply)
                 at += call.replies
             return answers
 
-        def _answer(self, call: Call, replies: list[Any], where: str) -> Any:
+        def _answer(self, call: Call, replies: list[Any], where: str, by: Micros) -> Any:
             try:
-                return self.settled(call, replies, where)
+                return self._settled(call, replies, where, by)
             except (HoldfastError, Corrupt) as trouble:
                 return trouble
 
-    async def ask(self, request: PlainRequest) -> list[Any]:
-        """Send plain commands to the server that has this key."""
-        pool = await self._pool_for(request.name)
-        replies = await pool.exchange(request.request, request.replies, looks=True)
-        if (error := error_in(replies)) is not None:
-            redirect = Redirect(request, self._topology, pool.where)
-            while error is not None:
-                replies = await self._exchange_next(redirect, error, request.name)
-                error = error_in(replies)
-        return request.answers(replies)
-
-    async def ask_all(self, request: bytes) -> list[tuple[Address | None, Any]]:
-        """Send a command that only looks to the server, or to every master of a cluster."""
-        if self._topology.kind != "cluster":
-            return [(None, await self.ask_at(None, request))]
+    async def servers(self, by: Micros = NEVER) -> list[ConnectionPool]:
+        """The one server, or every master of a cluster."""
+        if self._only is not None:
+            return [self._only]
         self._slots.stale = True  # there may be masters by now that nobody has told us of
-        await self._learn_slots()
-        return [(master, await self.ask_at(master, request)) for master in self._slots.masters()]
+        await self._learn_slots(by)
+        return [self._node(master) for master in self._slots.masters()]
 
-    async def ask_at(self, address: Address | None, request: bytes) -> Any:
+    async def ask(self, server: ConnectionPool, request: bytes, by: Micros = NEVER) -> Any:
         """Send a command that only looks to one server."""
-        pool = self._main if address is None else self._node(address)
-        (reply,) = await pool.exchange(request, looks=True)
-        return errors.checked(reply, pool.where)
+        (reply,) = await server.exchange(request, looks=True, by=by)
+        return errors.checked(reply, server.where)
 
-    async def connect(self) -> Connection:
+    async def connect(self) -> AsyncConnection:
         """Returns a connection of one's own, to any server that takes subscriptions."""
-        if self._topology.kind != "cluster":
-            return await self._find()
-        await self._learn_slots()
-        return await self._first_of(self._slots.candidates())
+        if self._only is not None:
+            return await self._find(NEVER)
+        await self._learn_slots(NEVER)
+        return await self._connect_node(random.choice(self._slots.masters()), NEVER)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -148,106 +143,114 @@ class AsyncTransport:
 
     if not ASYNC:
 
-        def forget(self) -> list[Connection]:
+        def forget(self) -> list[AsyncConnection]:
             """Returns all connections without touching them, for a forked child to keep."""
             pools = (self._main, *self._nodes.values())
             return [connection for pool in pools for connection in pool.forget()]
 
     # --- redirections -----------------------------------------------------------------------
 
-    async def _exchange_next(
-        self, redirect: Redirect, error: ResponseError, name: bytes
-    ) -> list[Any]:
-        redirect.learn(error)
-        pool = await self._next_pool(redirect, name)
-        replies = await pool.exchange(*redirect.request())
-        redirect.where = pool.where
-        return replies
-
-    async def _next_pool(self, redirect: Redirect, name: bytes) -> ConnectionPool:
+    async def _next_pool(self, redirect: Redirect, name: bytes, by: Micros) -> ConnectionPool:
         if redirect.address is not None:
             if redirect.moved:
                 self._slots.moved(slot_of(name), redirect.address)
             return self._node(redirect.address)
-        pool = await self._pool_for(name)
+        pool = await self._pool_for(name, by)
         if redirect.find_again:
             pool.drop_idle()
             self._slots.stale = True
-            pool = await self._pool_for(name)
+            pool = await self._pool_for(name, by)
         return pool
 
     # --- finding servers --------------------------------------------------------------------
 
-    async def _pool_for(self, name: bytes) -> ConnectionPool:
-        if self._topology.kind != "cluster":
-            return self._main
+    async def _pool_for(self, name: bytes, by: Micros) -> ConnectionPool:
+        if self._only is not None:
+            return self._only
         if self._slots.stale:
-            await self._learn_slots()
+            await self._learn_slots(by)
         return self._node(self._slots.master(slot_of(name)))
 
     def _node(self, address: Address) -> ConnectionPool:
         pool = self._nodes.get(address)
         if pool is None:
-            new = ConnectionPool(lambda: self._connect_node(address))
+            new = ConnectionPool(lambda by: self._connect_node(address, by))
             pool = self._nodes.setdefault(address, new)
             pool.closed = self._closed
         return pool
 
-    async def _connect_node(self, address: Address) -> Connection:
+    async def _connect_node(self, address: Address, by: Micros) -> AsyncConnection:
         try:
-            return await Connection.open(self._topology.settings, address)
+            return await AsyncConnection.open(self._topology.settings, address, by)
         except Unavailable:
             self._slots.stale = True
             raise
 
-    async def _find(self) -> Connection:
+    async def _find(self, by: Micros) -> AsyncConnection:
         """Returns a new connection to the one server, which Sentinel names if there is one."""
         topology = self._topology
         if topology.kind == "single":
-            return await Connection.open(topology.settings, topology.addresses[0])
-        connection = await Connection.open(topology.settings, await self._master())
-        role = await connection.look(ROLE)
+            return await AsyncConnection.open(topology.settings, topology.addresses[0], by)
+        master = await self._master(by)
+        connection = await AsyncConnection.open(topology.settings, master, by)
+        role = await connection.look(ROLE, by)
         if not isinstance(role, ResponseError) and role[0] != b"master":
-            connection.close()
+            await connection.close()
             raise Unavailable(
                 f"Redis at {connection.where} is not yet the master that Sentinel names."
             )
         return connection
 
-    async def _master(self) -> Address:
+    async def _master(self, by: Micros) -> Address:
         """Returns the master that the first Sentinel with an answer names."""
         topology = self._topology
-        trouble: HoldfastError | None = None
-        for address in topology.addresses:
+        return await self._first_answer(
+            topology.sentinel_settings,
+            topology.addresses,
+            master_of(topology.service),
+            lambda reply, where: master_address(reply, topology.service, where),
+            by,
+        )
+
+    async def _learn_slots(self, by: Micros) -> None:
+        if ASYNC:
             try:
-                sentinel = await Connection.open(topology.sentinel_settings, address)
-                reply = await sentinel.look(master_of(topology.service))
-                sentinel.close()
-                return master_address(reply, topology.service, sentinel.where)
+                async with asyncio.timeout(seconds_to_send(by)), self._learning:
+                    await self._ask_for_slots(by)
+            except TimeoutError:
+                raise not_sent() from None
+        else:
+            self._ask_for_slots(by)
+
+    async def _ask_for_slots(self, by: Micros) -> None:
+        if self._slots.stale:
+            settings, candidates = self._topology.settings, self._slots.candidates()
+            await self._first_answer(settings, candidates, CLUSTER_SLOTS, self._slots.learn, by)
+
+    async def _first_answer(
+        self,
+        settings: Settings,
+        addresses: Sequence[Address],
+        request: bytes,
+        read: Callable[[Any, str], R],
+        by: Micros,
+    ) -> R:
+        """Ask one after the other, first the one that answered last. Returns the first answer that
+        can be read. Each one has its share of the time, because the first may be frozen."""
+        trouble: HoldfastError | None = None
+        in_turn = sorted(addresses, key=lambda address: address != self._answered)
+        for place, address in enumerate(in_turn):
+            try:
+                share = seconds_to_send(by, settings.timeout_s) / (len(in_turn) - place)
+                until = clock.monotonic() + round(share * SECOND)
+                connection = await AsyncConnection.open(settings, address, until)
+                reply = await connection.look(request, until)
+                await connection.close()
+                answer = read(errors.checked(reply, connection.where), connection.where)
             except HoldfastError as exc:
                 trouble = exc
+            else:
+                self._answered = address
+                return answer
         assert trouble is not None
         raise trouble
-
-    async def _first_of(self, addresses: Sequence[Address]) -> Connection:
-        """Returns a connection to the first of them that can be reached."""
-        trouble: HoldfastError | None = None
-        for address in addresses:
-            try:
-                return await Connection.open(self._topology.settings, address)
-            except HoldfastError as exc:
-                trouble = exc
-        assert trouble is not None
-        raise trouble
-
-    async def _learn_slots(self) -> None:
-        async with self._learning:
-            if not self._slots.stale:
-                return
-            connection = await self._first_of(self._slots.candidates())
-            try:
-                reply = await connection.look(CLUSTER_SLOTS)
-            finally:
-                connection.close()
-            host, _, port = connection.where.rpartition(":")
-            self._slots.learn(errors.checked(reply, connection.where), (host, int(port)))

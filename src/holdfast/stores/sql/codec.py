@@ -35,7 +35,8 @@ def columns_of(record: Record, wake: Wake) -> dict[str, Any]:
     return {
         "mode": holders[0].mode if holders else "free",
         "owners": owners if len(owners) <= LONGEST_OWNERS else f"{owners[: LONGEST_OWNERS - 1]}…",
-        "fence": record.fence,
+        # The record's own may be larger: a grant reserves some.
+        "fence": max((holder.fence for holder in holders), default=record.fence),
         "expires_at": max((holder.expires_at for holder in holders), default=None),
         "turn": int(wake != NOBODY),
         "record": encode(record).decode(),

@@ -1,26 +1,31 @@
 """From URLs and options to what a driver is told when it connects.
 
-SQLAlchemy parses URLs and translates them into the arguments of each driver; the connections
-themselves are opened and used without it (docs/adr/0009).
+SQLAlchemy parses URLs and translates them into the arguments of each driver, except for plain ones
+(`address`); the connections themselves are opened and used without it (docs/adr/0009).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import Struct
-from sqlalchemy import URL
-from sqlalchemy import exc as sa
-from sqlalchemy.engine import make_url
 
-from holdfast.errors import BadOption, BadURL, MissingDriver
+from holdfast.errors import BadOption, BadURL, Misconfigured, MissingDriver
+from holdfast.extras import needed
+from holdfast.stores.sql.address import Address, plain_address
 from holdfast.stores.sql.mysql import MySQLDialect
 from holdfast.stores.sql.postgres import PostgreSQLDialect
 from holdfast.stores.sql.protocol import Dialect, Table
-from holdfast.stores.sql.tls import tls_of
 from holdfast.stores.url import StoreURL, redact
 
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+    AnyURL: TypeAlias = Address | URL
+
+MULTI_STATEMENTS = 1 << 16  # several statements in one message; values are quoted all the same
 OURS = frozenset({"table", "schema", "wakeup", "pool_size", "timeout_s"})
 
 DIALECTS: dict[str, type[Dialect]] = {
@@ -68,12 +73,9 @@ def _number(given: Mapping[str, Any], name: str) -> float:
     return number
 
 
-def url_and_options(url: StoreURL, given: Mapping[str, Any]) -> tuple[URL, Options]:
-    """Returns the address for SQLAlchemy, without the options that are ours, and those."""
-    try:
-        parsed = make_url(url.text)
-    except (sa.ArgumentError, ValueError) as exc:
-        raise BadURL(f"{redact(url.text)!r} is not a database URL: {redact(exc)}") from None
+def url_and_options(url: StoreURL, given: Mapping[str, Any]) -> tuple[AnyURL, Options]:
+    """Returns the address, without the options that are ours, and those."""
+    parsed = plain_address(url.text) or _through_sqlalchemy(url.text)
     if not parsed.database:
         raise BadURL(
             f"{redact(url.text)!r} names no database: {url.scheme}://user:password@host/DATABASE"
@@ -85,6 +87,18 @@ def url_and_options(url: StoreURL, given: Mapping[str, Any]) -> tuple[URL, Optio
     return parsed.set(drivername=family, query=query), options_of({**ours, **given})
 
 
+def _through_sqlalchemy(text: str) -> URL:
+    family = "postgresql" if text.startswith("postgres") else "mysql"
+    with needed(f"The {family} store", DRIVERS[family][2]):
+        from sqlalchemy import exc as sa
+        from sqlalchemy.engine import make_url
+
+    try:
+        return make_url(text)
+    except (sa.ArgumentError, ValueError) as exc:
+        raise BadURL(f"{redact(text)!r} is not a database URL: {redact(exc)}") from None
+
+
 def dialect_for(name: str, table: Table) -> Dialect:
     """Returns what the store says to the kind of database that SQLAlchemy calls so."""
     if name not in DIALECTS:
@@ -93,7 +107,13 @@ def dialect_for(name: str, table: Table) -> Dialect:
     return DIALECTS[name](table)
 
 
-def place_of(url: URL) -> str:
+def plain(url: URL) -> URL:
+    """The address for the blocking driver of the same database."""
+    dialect_for(url.get_backend_name(), Table())
+    return url.set(drivername=url.get_backend_name())
+
+
+def place_of(url: AnyURL) -> str:
     """An address that can be shown."""
     port = f":{url.port}" if url.port else ""
     return f"{url.get_backend_name()} at {url.host or 'localhost'}{port}/{url.database or ''}"
@@ -102,28 +122,46 @@ def place_of(url: URL) -> str:
 # --- what drivers are told ------------------------------------------------------------------
 
 
-def arguments_for(url: URL, options: Options, *, blocking: bool) -> dict[str, Any]:
-    """Returns how the driver connects to this address: the blocking one, or the asyncio one."""
+def arguments_for(
+    url: AnyURL, options: Options, face: Literal["blocking", "asyncio"]
+) -> dict[str, Any]:
+    """Returns how the driver for this face connects to this address."""
     family = url.get_backend_name()
     blocking_driver, asyncio_driver, extra = DRIVERS[family]
-    driver = blocking_driver if blocking else asyncio_driver
+    driver = blocking_driver if face == "blocking" else asyncio_driver
     arguments = _defaults(family, options)
     if driver == "pymysql":
         # Two different ones would be set on the socket by turns, twice per statement.
         arguments |= {"read_timeout": options.timeout_s, "write_timeout": options.timeout_s}
-    url, tls = (url, {}) if family == "postgresql" else tls_of(url)
-    url = url.set(drivername=f"{family}+{driver}")
     try:
-        kind: Any = url.get_dialect()
-        translated = kind(dbapi=kind.import_dbapi()).create_connect_args(url)[1]
-    except ImportError as exc:
-        raise MissingDriver(
-            f"The {family} store needs {exc.name}: pip install 'holdfast[{extra}]'"
-        ) from exc
+        with needed(f"The {family} store", extra):
+            if isinstance(url, Address):
+                import_module(blocking_driver)
+                return {**arguments, **url.arguments()}
+            url = url.set(drivername=f"{family}+{driver}")
+            kind: Any = url.get_dialect()
+            translated = kind(dbapi=kind.import_dbapi()).create_connect_args(url)[1]
+    except MissingDriver:
+        raise
     except ValueError as exc:
         raise BadURL(f"An option of the URL has a value that makes no sense: {exc}.") from exc
     translated.pop("context", None)  # how SQLAlchemy wants psycopg to convert values
-    return {**arguments, **translated, **tls}
+    if "client_flag" in translated:
+        translated["client_flag"] |= MULTI_STATEMENTS
+    if "ssl" in translated:
+        translated["ssl"] = _tls_context(translated["ssl"])
+    return {**arguments, **translated}
+
+
+def _tls_context(given: dict[str, Any]) -> Any:
+    """Returns what PyMySQL makes of `ssl_ca=…` and its like, which aiomysql wants ready-made."""
+    from pymysql import connect
+
+    try:
+        return connect(ssl=given, defer_connect=True).ctx
+    except (OSError, ValueError) as exc:
+        names = ", ".join(f"ssl_{name}={value}" for name, value in given.items())
+        raise Misconfigured(f"No TLS connection can be made with {names}: {exc}.") from exc
 
 
 def _defaults(family: str, options: Options) -> dict[str, Any]:
@@ -144,5 +182,7 @@ def _defaults(family: str, options: Options) -> dict[str, Any]:
         # Our own statements lock a row for a moment. One that somebody else keeps locked would be
         # waited for for 50 s, and with it all leases that are renewed together. And the mode of
         # the server may cut what is too long, or store NULL for the owners of a free lock.
-        "init_command": "SET SESSION innodb_lock_wait_timeout = 1, sql_mode = 'STRICT_ALL_TABLES'",
+        # In a transaction of ours the server waits for us for two seconds; MySQL cannot do that.
+        "init_command": "SET SESSION innodb_lock_wait_timeout = 1, sql_mode = 'STRICT_ALL_TABLES'"
+        " /*M! , idle_transaction_timeout = 2 */",
     }

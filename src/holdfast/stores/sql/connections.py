@@ -8,10 +8,9 @@ statement is a transaction of its own: connections are in autocommit.
 from __future__ import annotations
 
 import re
-import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from holdfast.stores.spin import poll_of
@@ -41,12 +40,11 @@ class OwnedConnection(PooledConnection):
     def __init__(self, arguments: dict[str, Any]) -> None:
         self._arguments = arguments
         self._cursor: Any = None
-        self.opened_at = 0.0
+        self.opened_at = 0.0  # set when it is open; until then it belongs to who opens it
 
     def open(self) -> None:
         """Connect."""
         self._connect(dict(self._arguments))
-        self.opened_at = time.monotonic()
 
     @abstractmethod
     def _connect(self, arguments: dict[str, Any]) -> None:
@@ -80,9 +78,7 @@ class PostgreSQLConnection(OwnedConnection):
     """
 
     def _connect(self, arguments: dict[str, Any]) -> None:
-        from psycopg import Connection
-
-        self.driver = Connection.connect(**arguments, autocommit=True)
+        self.driver = _psycopg_class().connect(**arguments, autocommit=True)
         self.driver.prepare_threshold = None  # until `prepare` has found out
         self._cursor = self.driver.cursor()
         self._poll = poll_of(self.driver.fileno())
@@ -93,8 +89,20 @@ class PostgreSQLConnection(OwnedConnection):
             self.driver.prepare_threshold = PREPARE_AFTER
 
     def ask(self, query: Query) -> Answer:
+        if query.many:
+            return self._ask_many(query)
         self._cursor.execute(*spelled(query))
         return Answer(self._cursor.fetchall() if query.shows else ())
+
+    def _ask_many(self, query: Query) -> Answer:
+        rows: list[Any] = []
+        # Only with the values in their text can several statements go in one message.
+        cursor = _client_cursor(self.driver).execute(*spelled(query))
+        while True:
+            if cursor.description is not None:
+                rows += cursor.fetchall()
+            if not cursor.nextset():
+                return Answer(rows)
 
     def is_gone(self) -> bool:
         return self.driver is None or bool(self.driver.closed)
@@ -113,6 +121,27 @@ class PostgreSQLConnection(OwnedConnection):
                 self.driver.pgconn.finish()
 
 
+@cache
+def _psycopg_class() -> Any:
+    from psycopg import Connection, waiting
+
+    class InterruptedAtOnce(Connection[Any]):
+        """After an interrupt psycopg asks the server, for up to ten seconds, to end the statement
+        as well. Ours is closed then."""
+
+        def wait(self, gen: Any, *args: Any, **limits: Any) -> Any:
+            limits.setdefault("interval", 0.1)
+            return waiting.wait(gen, self.pgconn.socket, *args, **limits)
+
+    return InterruptedAtOnce
+
+
+def _client_cursor(driver: Any) -> Any:
+    from psycopg import ClientCursor
+
+    return ClientCursor(driver)
+
+
 class MySQLConnection(OwnedConnection):
     """A connection of aiomysql's or PyMySQL's."""
 
@@ -126,9 +155,14 @@ class MySQLConnection(OwnedConnection):
     def ask(self, query: Query) -> Answer:
         cursor = self._cursor
         cursor.execute(*spelled(query))
-        if query.shows:
+        if query.shows and not query.many:
             return Answer(cursor.fetchall())
-        return Answer((), cursor.rowcount, cursor.lastrowid or 0)
+        count, last_id, rows = cursor.rowcount, cursor.lastrowid or 0, list[Any]()
+        while query.many:
+            rows += cursor.fetchall() if cursor.description else ()
+            if not cursor.nextset():
+                break
+        return Answer(rows, count, last_id)
 
     def is_gone(self) -> bool:
         return not self.driver.open

@@ -7,10 +7,9 @@ statement is a transaction of its own: connections are in autocommit.
 from __future__ import annotations
 
 import re
-import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from holdfast.runtime.flavour import ASYNC
@@ -44,14 +43,13 @@ class OwnedConnection(PooledConnection):
     def __init__(self, arguments: dict[str, Any]) -> None:
         self._arguments = arguments
         self._cursor: Any = None
-        self.opened_at = 0.0
+        self.opened_at = 0.0  # set when it is open; until then it belongs to who opens it
         if ASYNC:
             self._loop = asyncio.get_running_loop()
 
     async def open(self) -> None:
         """Connect."""
         await self._connect(dict(self._arguments))
-        self.opened_at = time.monotonic()
 
     @abstractmethod
     async def _connect(self, arguments: dict[str, Any]) -> None:
@@ -95,9 +93,7 @@ class PostgreSQLConnection(OwnedConnection):
     """
 
     async def _connect(self, arguments: dict[str, Any]) -> None:
-        from psycopg import AsyncConnection
-
-        self.driver = await AsyncConnection.connect(**arguments, autocommit=True)
+        self.driver = await _psycopg_class().connect(**arguments, autocommit=True)
         self.driver.prepare_threshold = None  # until `prepare` has found out
         self._cursor = self.driver.cursor()
         self._poll = poll_of(self.driver.fileno())
@@ -108,8 +104,20 @@ class PostgreSQLConnection(OwnedConnection):
             self.driver.prepare_threshold = PREPARE_AFTER
 
     async def ask(self, query: Query) -> Answer:
+        if query.many:
+            return await self._ask_many(query)
         await self._cursor.execute(*spelled(query))
         return Answer(await self._cursor.fetchall() if query.shows else ())
+
+    async def _ask_many(self, query: Query) -> Answer:
+        rows: list[Any] = []
+        # Only with the values in their text can several statements go in one message.
+        cursor = await _client_cursor(self.driver).execute(*spelled(query))
+        while True:
+            if cursor.description is not None:
+                rows += await cursor.fetchall()
+            if not cursor.nextset():
+                return Answer(rows)
 
     def is_gone(self) -> bool:
         return self.driver is None or bool(self.driver.closed)
@@ -126,6 +134,27 @@ class PostgreSQLConnection(OwnedConnection):
         if self.driver is not None:
             with suppress(Exception):
                 self.driver.pgconn.finish()
+
+
+@cache
+def _psycopg_class() -> Any:
+    from psycopg import AsyncConnection, waiting
+
+    class InterruptedAtOnce(AsyncConnection[Any]):
+        """After an interrupt psycopg asks the server, for up to ten seconds, to end the statement
+        as well. Ours is closed then."""
+
+        async def wait(self, gen: Any, *args: Any, **limits: Any) -> Any:
+            limits.setdefault("interval", 0.1)
+            return await waiting.wait_async(gen, self.pgconn.socket, *args, **limits)
+
+    return InterruptedAtOnce
+
+
+def _client_cursor(driver: Any) -> Any:
+    from psycopg import AsyncClientCursor
+
+    return AsyncClientCursor(driver)
 
 
 class MySQLConnection(OwnedConnection):
@@ -153,9 +182,14 @@ class MySQLConnection(OwnedConnection):
     async def ask(self, query: Query) -> Answer:
         cursor = self._cursor
         await cursor.execute(*spelled(query))
-        if query.shows:
+        if query.shows and not query.many:
             return Answer(await cursor.fetchall())
-        return Answer((), cursor.rowcount, cursor.lastrowid or 0)
+        count, last_id, rows = cursor.rowcount, cursor.lastrowid or 0, list[Any]()
+        while query.many:
+            rows += await cursor.fetchall() if cursor.description else ()
+            if not await cursor.nextset():
+                break
+        return Answer(rows, count, last_id)
 
     def is_gone(self) -> bool:
         return bool(self.driver.closed) if ASYNC else not self.driver.open

@@ -7,6 +7,7 @@ settings and listeners see it. Only our own statements run in autocommit.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -46,12 +47,13 @@ class EngineConnection(PooledConnection):
 class EnginePool:
     """The engine of an application, with the methods of `OwnedPool`. It is never closed here."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, within: Callable[..., Any]) -> None:
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._within = within
 
-    def acquire(self) -> EngineConnection:
+    def acquire(self, ends_at: float) -> EngineConnection:
         """Returns a connection that nobody else uses."""
-        lent = self._engine.connect()
+        lent = self._within(ends_at, self._connect, lambda late: late.close())
         return EngineConnection(lent, lent.connection.driver_connection)
 
     def release(self, connection: EngineConnection) -> None:
@@ -65,9 +67,12 @@ class EnginePool:
         """Close a connection of which nobody knows what state it is in, or that broke."""
         connection.drop()
 
-    def open_apart(self) -> EngineConnection:
+    def _connect(self) -> Connection:
+        return self._engine.connect()
+
+    def open_apart(self, ends_at: float) -> EngineConnection:
         """Returns a connection that the pool forgets."""
-        connection = self.acquire()
+        connection = self.acquire(ends_at)
         connection.lent.detach()
         return connection
 

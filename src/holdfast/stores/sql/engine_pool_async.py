@@ -6,6 +6,7 @@ settings and listeners see it. Only our own statements run in autocommit.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -52,12 +53,13 @@ class EngineConnection(PooledConnection):
 class EnginePool:
     """The engine of an application, with the methods of `OwnedPool`. It is never closed here."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: AsyncEngine, within: Callable[..., Awaitable[Any]]) -> None:
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._within = within
 
-    async def acquire(self) -> EngineConnection:
+    async def acquire(self, ends_at: float) -> EngineConnection:
         """Returns a connection that nobody else uses."""
-        lent = await self._engine.connect()
+        lent = await self._within(ends_at, self._connect, lambda late: late.close())
         if ASYNC:
             return EngineConnection(lent, (await lent.get_raw_connection()).driver_connection)
         else:
@@ -74,15 +76,23 @@ class EnginePool:
         """Close a connection of which nobody knows what state it is in, or that broke."""
         await connection.drop()
 
-    async def open_apart(self) -> EngineConnection:
+    async def _connect(self) -> AsyncConnection:
+        return await self._engine.connect()
+
+    async def open_apart(self, ends_at: float) -> EngineConnection:
         """Returns a connection that the pool forgets."""
-        connection = await self.acquire()
+        connection = await self.acquire(ends_at)
         if not ASYNC:
             connection.lent.detach()
         return connection
 
     async def close(self) -> None:
         """The application does that."""
+
+    if ASYNC:
+
+        def hang_up(self) -> None:
+            """The application does that."""
 
     def abandon(self) -> Any:
         """Returns what a forked child must keep and leave alone, because it is its parent's."""

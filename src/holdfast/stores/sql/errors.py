@@ -26,7 +26,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
-from sqlalchemy import exc as sa
 
 from holdfast.errors import (
     ForeignStore,
@@ -221,6 +220,16 @@ POSTGRES = Diagnosis(POSTGRES_CODES, _postgres_code, _postgres_broken)
 MYSQL = Diagnosis(MYSQL_CODES, _mysql_code, _mysql_broken)
 
 
+class PoolIsEmpty(Exception):
+    """All connections of a pool of ours are in use."""
+
+
+def _of_sqlalchemy(name: str) -> tuple[type[Any], ...]:
+    """Returns a kind of error of SQLAlchemy's; none if nobody has imported it."""
+    module = sys.modules.get("sqlalchemy.exc")
+    return () if module is None else (getattr(module, name),)
+
+
 def trouble(
     exc: Exception, diagnosis: Diagnosis, doing: Doing, place: str, *, gone: bool = False
 ) -> tuple[HoldfastError, bool]:
@@ -228,12 +237,13 @@ def trouble(
 
     `gone` says that it surely is. The caller raises the error `from cause(exc)`.
     """
-    if isinstance(exc, sa.TimeoutError):
+    if isinstance(exc, (PoolIsEmpty, *_of_sqlalchemy("TimeoutError"))):
         full = "all connections of the pool are in use; make it larger with ?pool_size="
         return Unavailable(f"{place}: {full}"), False
     error = cause(exc)
     said = redact(str(error.args[-1] if error.args else error)).strip().splitlines()
-    words = f"{place}: {said[0] if said else type(error).__name__}"
+    unsaid = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
+    words = f"{place}: {said[0] if said else unsaid}"
     if isinstance(error, RuntimeError) and "cryptography" in str(error):
         return MissingDriver(f"{words} (pip install 'holdfast[mysql]')"), True
     meaning = meaning_of(exc, diagnosis, doing, gone=gone)
@@ -263,7 +273,7 @@ _OWN_MISTAKES = {"ProgrammingError", "DataError", "NotSupportedError"}
 
 def _is_broken(exc: Exception, code: Code, diagnosis: Diagnosis, doing: Doing) -> bool:
     """Whether this is about the connection, or may be, and not about the statement."""
-    if isinstance(exc, sa.DBAPIError) and exc.connection_invalidated:
+    if isinstance(exc, _of_sqlalchemy("DBAPIError")) and exc.connection_invalidated:
         return True
     if code is not None:
         return diagnosis.is_broken(code)
@@ -275,7 +285,7 @@ def _is_broken(exc: Exception, code: Code, diagnosis: Diagnosis, doing: Doing) -
         return not isinstance(error, _MISTAKES)
     if doing == "writing":
         return not isinstance(error, UnicodeEncodeError)
-    return isinstance(error, (OSError, EOFError, sa.InvalidRequestError))
+    return isinstance(error, (OSError, EOFError, *_of_sqlalchemy("InvalidRequestError")))
 
 
 def _kinds(error: BaseException) -> set[str]:
@@ -284,7 +294,7 @@ def _kinds(error: BaseException) -> set[str]:
 
 def cause(exc: Exception) -> BaseException:
     """The driver's own exception."""
-    wrapped: Any = exc.orig if isinstance(exc, sa.StatementError) else None
+    wrapped: Any = exc.orig if isinstance(exc, _of_sqlalchemy("StatementError")) else None
     return exc if wrapped is None else wrapped
 
 
@@ -294,7 +304,7 @@ def is_foreign(exc: Exception) -> bool:
 
     What drivers raise is Python's own, SQLAlchemy's or ours, or derives from PEP 249's `Error`.
     """
-    if isinstance(exc, (sa.SQLAlchemyError, HoldfastError)):
+    if isinstance(exc, (PoolIsEmpty, HoldfastError, *_of_sqlalchemy("SQLAlchemyError"))):
         return False
     mro = type(exc).__mro__
     kinds = mro[: mro.index(Exception)]

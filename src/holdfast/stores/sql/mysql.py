@@ -61,14 +61,17 @@ class MySQLDialect(Dialect):
     def swap_queries(self, swap: Swap) -> Queries[Outcome]:
         """One statement; a second one shows what is there if it did not fit."""
         try:
-            answer = yield from self.swap_query(swap)
+            written = self.written(swap.version, (yield from self.swap_query(swap)))
         except AlreadyThere:
-            answer = Answer()
-        if answer.count != 1:
+            written = None
+        if written is None:
             return Conflict((yield from self.load_queries(swap.key)))
         if swap.record is None:
             return Swapped(None, (yield from self._now_queries()))
-        return _written(swap.version, answer.last_id)
+        return written
+
+    def written(self, version: Version, answer: Answer) -> Swapped | None:
+        return _written(version, answer.last_id) if answer.count == 1 else None
 
     def update_many_queries(self, updates: Sequence[Update]) -> Queries[Outcomes]:
         """One statement; a second one shows which did not fit, if not all did."""

@@ -49,6 +49,13 @@ SELECT {clock}, here.version, here.record
 FROM (SELECT 1) AS always
 LEFT JOIN {table} AS here ON here.`key` = :key
 
+-- Whoever waits for the row does so for a second at most (see `connect`).
+
+-- name: hold
+START TRANSACTION;
+SELECT {clock};
+SELECT version, record FROM {table} WHERE `key` = :key FOR UPDATE
+
 -- name: load_many
 SELECT here.`key`, {clock}, here.version, here.record
 FROM (SELECT 1) AS always
@@ -109,5 +116,5 @@ SELECT `key`, {clock}, version, record
 FROM {table} WHERE `key` > :start ORDER BY `key` LIMIT :most
 
 -- name: turns
-SELECT `key`, version, turn, mode, {clock}, CASE mode WHEN 'free' THEN record END
+SELECT `key`, version, turn, mode, {clock}, record
 FROM {table} WHERE `key` IN ({keys})

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import logging
 import select
+import socket
 import threading
 import time
 from collections import OrderedDict
@@ -36,7 +37,7 @@ from holdfast.stores.sql.protocol import Query
 from holdfast.stores.sql.transport import Transport
 from holdfast.stores.waiting.handles import LastHeard, WaitHandle, WaitHandles, started
 from holdfast.stores.waiting.herd import HerdDamper
-from holdfast.stores.waiting.poller import Poller
+from holdfast.stores.waiting.local_poller import LocalPoller
 
 PROBE_S = 3.0
 DEAF_FOR_S = 300.0  # how long it is not tried again where notifications do not get through
@@ -53,7 +54,7 @@ logger = logging.getLogger("holdfast")
 class NotifyListener:
     """Wakes waiters when PostgreSQL notifies."""
 
-    def __init__(self, transport: Transport, dialect: Any, poller: Poller) -> None:
+    def __init__(self, transport: Transport, dialect: Any, poller: LocalPoller) -> None:
         self.handles = WaitHandles()
         self._herd = HerdDamper()
         self._poller = poller
@@ -74,11 +75,12 @@ class NotifyListener:
         """Whether notifications were found not to get through, a while ago at most."""
         return time.monotonic() < self._deaf_until
 
-    def add(self, handle: WaitHandle) -> None:
-        """Wake this one when it may be let in; at once if it has missed something."""
+    def add(self, handle: WaitHandle, own: socket.socket | None = None) -> None:
+        """Wake this one when it may be let in; at once if it has missed something. `own` is its
+        socket for wake-ups from this machine."""
         self.handles.add(handle)
         if not self.live or time.monotonic() < self._trusted_at:
-            self._poller.add(handle)
+            self._poller.add(handle, own)
         with self._lock:
             self._herd.registered(handle)
             start = not (self._running or self.deaf or self._closed.is_set())
@@ -124,10 +126,11 @@ class NotifyListener:
 
     def _listen(self) -> None:
         """Listen until the connection breaks, nobody waits any more, or the store is closed."""
-        connection = self._transport.open_apart()
+        connection = self._transport.open_apart(self._transport.ends_at())
         try:
             self._listening = connection.driver
-            self._transport.ask(connection, Query(f'LISTEN "{self._dialect.channel}"', shows=False))
+            listen = Query(f'LISTEN "{self._dialect.channel}"', shows=False)
+            self._transport.ask(connection, listen, self._transport.ends_at())
             if self._receives_its_own():
                 self._trusted_at = time.monotonic() + SETTLING_S
                 self.live = True
@@ -201,7 +204,8 @@ class NotifyListener:
             with self._lock:
                 handles = self._herd.answering(told.key, handles, time.monotonic())
         for handle in handles:
-            if told.is_for(handle.token):
+            # It may be old news: who waits on the same machine is woken without it.
+            if told.is_for(handle.token) and told.version > (handle.version or 0):
                 handle.notify()
 
     def _hand_over_to_poller(self) -> None:

@@ -11,9 +11,8 @@ from collections.abc import Callable, MutableSet
 from contextlib import suppress
 from typing import Any
 
-from sqlalchemy import exc as sa
-
 from holdfast.stores.sql.connections import OwnedConnection
+from holdfast.stores.sql.errors import PoolIsEmpty
 
 # A connection that is older than this is replaced: something on the way may have cut it.
 RECYCLE_S = 1800
@@ -25,16 +24,14 @@ class OwnedPool:
     def __init__(
         self,
         connection: Callable[[], OwnedConnection],
-        opened: Callable[[OwnedConnection], None],
+        opened: Callable[[OwnedConnection, float], None],
         is_shortage: Callable[[Exception], bool],
         size: int,
-        timeout_s: float,
     ) -> None:
         self._new_connection = connection
         self._open_connection = opened
         self._is_shortage = is_shortage
         self._size = size
-        self._timeout_s = timeout_s
         self._changed: Any = threading.Condition()
         self._idle: list[OwnedConnection] = []
         # All that are open or being opened. If an interrupt loses one on its way, its place is free
@@ -45,11 +42,11 @@ class OwnedPool:
         self._broke_at = 0.0
         self._process = os.getpid()
 
-    def acquire(self) -> OwnedConnection:
+    def acquire(self, ends_at: float) -> OwnedConnection:
         """Returns a connection that nobody else uses."""
         shortage: Exception | None = None
         while True:
-            connection = self._reserve(shortage)
+            connection = self._reserve(shortage, ends_at)
             if connection.opened_at:
                 fresh = connection.opened_at > max(self._broke_at, time.monotonic() - RECYCLE_S)
                 if fresh and not connection.is_closed_by_server():
@@ -57,7 +54,7 @@ class OwnedPool:
                 self.discard(connection)
                 continue
             try:
-                self._open_connection(connection)
+                self._open_connection(connection, ends_at)
                 return connection
             except BaseException as exc:
                 self.discard(connection)
@@ -65,10 +62,10 @@ class OwnedPool:
                     raise
                 shortage = exc
 
-    def _reserve(self, shortage: Exception | None) -> OwnedConnection:
+    def _reserve(self, shortage: Exception | None, ends_at: float) -> OwnedConnection:
         """Returns an idle connection, or a new one that has yet to be opened. In a shortage of
         connections those that are open are waited for, if there are any."""
-        ends_at, in_time = time.monotonic() + self._timeout_s, True
+        in_time = True
         with self._changed:
             if shortage is not None and not self._all:
                 raise shortage
@@ -80,7 +77,7 @@ class OwnedPool:
                     self._all.add(connection)
                     return connection
                 if not in_time:
-                    raise shortage or sa.TimeoutError()
+                    raise shortage or PoolIsEmpty()
                 in_time = self._wait(ends_at - time.monotonic())
         raise ConnectionError("the store was closed meanwhile")
 
@@ -105,16 +102,17 @@ class OwnedPool:
         """Close a connection of which nobody knows what state it is in, or that broke."""
         if broken:  # the others may have been cut with it
             self._broke_at = time.monotonic()
-        connection.terminate()
+        if connection.opened_at:  # else it may still be in use by a thread that opens it
+            connection.terminate()
         self._all.discard(connection)
         with self._changed:
             self._changed.notify()
 
-    def open_apart(self) -> OwnedConnection:
+    def open_apart(self, ends_at: float) -> OwnedConnection:
         """Returns a connection that the pool forgets. It is a new one: those who run statements
         keep theirs, also where no more can be had."""
         connection = self._new_connection()
-        self._open_connection(connection)
+        self._open_connection(connection, ends_at)
         return connection
 
     def close(self) -> None:

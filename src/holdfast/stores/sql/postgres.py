@@ -7,15 +7,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.core.commands import NOBODY
-from holdfast.core.contract import Conflict, Swapped, exactly
+from holdfast.core.commands import ANYONE, NOBODY
+from holdfast.core.contract import Conflict, Swapped, Version, exactly
 from holdfast.core.effects import Swap
 from holdfast.errors import HoldfastError
 from holdfast.stores.base import Outcome
 from holdfast.stores.sql.codec import array_of, notification_text
 from holdfast.stores.sql.errors import POSTGRES
-from holdfast.stores.sql.protocol import Dialect, Outcomes, Queries, Query, Table, Update, facts_of
+from holdfast.stores.sql.protocol import (
+    Answer,
+    Dialect,
+    Outcomes,
+    Queries,
+    Query,
+    Table,
+    Update,
+    facts_of,
+)
 from holdfast.stores.sql.setup import TableProbe
+from holdfast.stores.waiting.local_wakeups import waits_here
 
 SHOWN_COLUMNS = ("mode", "owners", "fence", "expires_at", "record")
 
@@ -52,15 +62,19 @@ class PostgreSQLDialect(Dialect):
 
     def swap_queries(self, swap: Swap) -> Queries[Outcome]:
         """One statement; a second one shows what is there if it did not fit."""
-        answer = yield from self.swap_query(swap)
-        if not answer.rows:
+        written = self.written(swap.version, (yield from self.swap_query(swap)))
+        if written is None:
             return Conflict((yield from self.load_queries(swap.key)))
-        written, now, _ = answer.rows[0]
-        return Swapped(None if swap.record is None else written, exactly(now))
+        return written if swap.record else Swapped(None, written.now)
+
+    def written(self, version: Version, answer: Answer) -> Swapped | None:
+        return Swapped(answer.rows[0][0], exactly(answer.rows[0][1])) if answer.rows else None
 
     def wake_values(self, swap: Swap) -> dict[str, Any]:
-        """Returns what the notification says."""
-        news = notification_text(swap.key, swap.wake)
+        """Returns what the notification says. It wakes every process that listens, so it is left
+        out where all whom it concerns wait on this machine: they are woken without the server."""
+        here = swap.wake != ANYONE and all(map(waits_here, swap.wake))
+        news = "" if here else notification_text(swap.key, swap.wake)
         return {"channel": self.channel, "turn": int(swap.wake != NOBODY), "news": news}
 
     def update_many_queries(self, updates: Sequence[Update]) -> Queries[Outcomes]:

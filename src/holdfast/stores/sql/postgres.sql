@@ -50,6 +50,15 @@ SELECT {clock}, here.version, CAST(here.record AS text)
 FROM (VALUES (1)) AS always
 LEFT JOIN {table} AS here ON here.key = :key
 
+-- Whoever stops between this and the write keeps the others waiting for two seconds at most.
+
+-- name: hold
+BEGIN;
+SET LOCAL lock_timeout = '1s';
+SET LOCAL idle_in_transaction_session_timeout = '2s';
+SELECT {clock};
+SELECT version, CAST(record AS text) FROM {table} WHERE key = :key FOR NO KEY UPDATE
+
 -- name: load_many
 SELECT here.key, {clock}, here.version, CAST(here.record AS text)
 FROM (VALUES (1)) AS always
@@ -111,10 +120,10 @@ DELETE FROM {table} WHERE key = :key AND version = :version
 RETURNING version, {clock}, {notify_deleted}
 
 -- name: notify
-CASE WHEN CAST(:turn AS integer) > 0 THEN pg_notify(:channel, version || ' ' || :news) END
+CASE WHEN :news <> '' THEN pg_notify(:channel, version || ' ' || :news) END
 
 -- name: notify_deleted
-CASE WHEN CAST(:turn AS integer) > 0 THEN pg_notify(:channel, (version + 1) || ' ' || :news) END
+CASE WHEN :news <> '' THEN pg_notify(:channel, (version + 1) || ' ' || :news) END
 
 -- name: first_page
 SELECT key, {clock}, version, CAST(record AS text)
@@ -125,7 +134,7 @@ SELECT key, {clock}, version, CAST(record AS text)
 FROM {table} WHERE key > :start ORDER BY key LIMIT :most
 
 -- name: turns
-SELECT key, version, turn, mode, {clock}, CASE mode WHEN 'free' THEN CAST(record AS text) END
+SELECT key, version, turn, mode, {clock}, CAST(record AS text)
 FROM {table} WHERE key IN ({keys})
 
 -- name: notify_all

@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from holdfast.core.contract import Entry, Facts, Page, exactly
+from holdfast.core.contract import (
+    Amended,
+    Change,
+    Entry,
+    Facts,
+    Page,
+    Swapped,
+    Version,
+    exactly,
+)
 from holdfast.core.effects import Swap
 from holdfast.core.records import Record
 from holdfast.errors import BadOption
@@ -32,6 +41,9 @@ R = TypeVar("R")
 
 SCHEMA = 1
 MARK = "holdfast schema"
+HOPEFUL_TRIES = 2
+# With so many in the queue a second try would mostly fail like the first.
+CROWD = 12
 BATCH = 100  # how many renewals go in one statement
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
@@ -45,12 +57,14 @@ class Answer(Struct, frozen=True):
 
 
 class Query(Struct, frozen=True):
-    """One statement, a transaction of its own; values are named as in `:key`."""
+    """One statement, a transaction of its own unless it says otherwise; values are named as in
+    `:key`."""
 
     sql: str
     values: dict[str, Any] = {}
     writing: bool = False
     shows: bool = True  # it returns rows
+    many: bool = False  # several statements in one trip, which return the rows of all
 
     @property
     def doing(self) -> Doing:
@@ -105,6 +119,7 @@ class Dialect(ABC):
 
     def __init__(self, table: Table) -> None:
         self.table = table
+        self.ready = False  # the table was seen to be there
         parts = [table.schema, table.name] if table.schema else [table.name]
         self._raw = read_queries(self.sql_file)
         self._fill = {
@@ -115,6 +130,7 @@ class Dialect(ABC):
         }
         names = ("look", "load", "insert", "update", "delete", "first_page", "next_page")
         self._statements = {name: self.sql(name) for name in names}
+        self._hold = self.sql("hold")
 
     def sql(self, name: str, **more: str) -> str:
         """Returns a statement of the file with the table's name in it."""
@@ -162,6 +178,44 @@ class Dialect(ABC):
         """Returns what a write says besides to those whom it may let in."""
         return {}
 
+    def amend_queries(self, key: str, change: Change) -> Queries[Amended | None]:
+        """Look, decide and write if the record is still the same, twice at the most. Returns None
+        if that does not help: then it is held still with `amend_held_queries`."""
+        entry = yield from self.load_queries(key)
+        for _ in range(HOPEFUL_TRIES):
+            decision = change(entry)
+            if decision.record is None:
+                return Amended(decision, entry)
+            swap = Swap(key, entry.version, decision.record, decision.wake)
+            outcome = yield from self.swap_queries(swap)
+            if isinstance(outcome, Swapped):
+                return Amended(decision, Entry(decision.record, outcome.version, entry.now))
+            entry = outcome.entry
+            if len(entry.record.queue) >= CROWD:
+                break
+        return None
+
+    def amend_held_queries(self, key: str, change: Change) -> Queries[Amended]:
+        """The same in one transaction, on one connection: others who want to write the record wait
+        meanwhile. A record that is not there yet cannot be held; if another one creates it at the
+        same time, the two meet in `insert`, and one looks again."""
+        while True:
+            (now,), *found = (yield from Query(self._hold, {"key": key}, many=True)).rows
+            entry = entry_of(now, *(found[0] if found else (None, None)))
+            decision = change(entry)
+            if decision.record is None:
+                yield from Query("ROLLBACK", shows=False)
+                return Amended(decision, entry)
+            query = self.swap_query(Swap(key, entry.version, decision.record, decision.wake))
+            query = Query(f"{query.sql};\nCOMMIT", query.values, writing=True, many=True)
+            written = self.written(entry.version, (yield from query))
+            if written is not None:
+                return Amended(decision, Entry(decision.record, written.version, entry.now))
+
+    @abstractmethod
+    def written(self, version: Version, answer: Answer) -> Swapped | None:
+        """Returns what came of a swap; None: the version was another one."""
+
     @abstractmethod
     def update_many_queries(self, updates: Sequence[Update]) -> Queries[Outcomes]:
         """Write these, in the order of their keys, where the version is still the one named."""
@@ -183,16 +237,11 @@ class Dialect(ABC):
         return Page(tuple(found), found[-1][0] if len(found) == limit else None)
 
     def turns_queries(self, keys: Sequence[str]) -> Queries[dict[str, PollResult]]:
-        """Returns what those who wait for these keys want to know; the record only of free ones."""
+        """Returns what those who wait for these keys want to know."""
         answer = yield from self._among("turns", keys)
         return {
-            key: PollResult(
-                version,
-                turn,
-                None if free is None else entry_of(now, version, free),
-                mode == "exclusive",
-            )
-            for key, version, turn, mode, now, free in answer.rows
+            key: PollResult(version, turn, entry_of(now, version, record), mode == "exclusive")
+            for key, version, turn, mode, now, record in answer.rows
         }
 
     def _among(self, which: str, keys: Sequence[str]) -> Query:
@@ -231,6 +280,7 @@ def facts_of(name: str, copy: str, *caveats: str, push: bool = False) -> Facts:
         wakeup="push" if push else "poll",
         durable=True,
         native_async=True,
+        amends=True,
         batch=BATCH,
         caveats=(
             f"After a failover to an asynchronous {copy} the last writes may be missing: two "

@@ -1,84 +1,102 @@
+# Made from store_async.py by tools/async_to_sync.py: change that, and run `make generate`.
 """The SQL store: single-statement compare-and-swap on one table.
 
 All state is in rows. There is no advisory lock, no GET_LOCK and no open transaction, so a
 client that dies leaves nothing locked, and any pooler may sit in between.
 
-`SQLStore` is for threads. `AsyncSQLStore` runs the same queries on connections of an event loop,
-and shares the rest with the blocking store beside it: one thread that listens or polls wakes tasks
-as well as threads.
+The asyncio store runs the same queries on connections of an event loop. It also keeps the blocking
+store, from which renewals come: one thread that listens or polls wakes tasks as well as threads.
 """
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
-from sqlalchemy import URL, Engine
 
 from holdfast.core.commands import NOBODY, Wake
-from holdfast.core.contract import Entry, Page, Version
+from holdfast.core.contract import Amended, Change, Entry, Page, Version
 from holdfast.core.effects import Swap
-from holdfast.core.records import Micros, Record
+from holdfast.core.records import NEVER, SECOND, Micros, Record
 from holdfast.errors import BadURL, Misconfigured
-from holdfast.stores.async_adapters import finish, wait_for_notify
-from holdfast.stores.base import AsyncStore, Outcome
+from holdfast.stores import spin
+from holdfast.stores.base import Outcome
 from holdfast.stores.sql import connect
 from holdfast.stores.sql.batches import swap_many_queries
-from holdfast.stores.sql.engine_pool import EnginePool
 from holdfast.stores.sql.notify import NotifyListener
 from holdfast.stores.sql.postgres import PostgreSQLDialect
-from holdfast.stores.sql.protocol import Dialect, Queries, Query
+from holdfast.stores.sql.protocol import Queries, Query
 from holdfast.stores.sql.setup import ddl_queries, ready_queries
 from holdfast.stores.sql.transport import Transport
-from holdfast.stores.waiting.handles import Notify, NotifyingStore, PollResult, WaitHandle, lets_in
-from holdfast.stores.waiting.poller import Poller
+from holdfast.stores.waiting.handles import Notify, PollResult, WaitHandle
+from holdfast.stores.waiting.handles import NotifyingStore as _Base
+from holdfast.stores.waiting.local_poller import LocalPoller
+from holdfast.stores.waiting.local_wakeups import (
+    interrupt,
+    open_socket,
+    wait_for_wake,
+    waits_here,
+)
 
 if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncEngine
+    from sqlalchemy import Engine
 
-    from holdfast.stores.sql.transport_async import Transport as AsyncTransport
     from holdfast.stores.url import StoreURL
 
 R = TypeVar("R")
 
+# How long a key is not looked at, shortly after a change and at most: on the same machine, and
+# where notifications arrive, nobody depends on it.
+FASTEST_S, SLOWEST_S = 0.005, 1.0
 
-class SQLStore(NotifyingStore):
-    """Locks in one table. `engine` or `async_engine` is an application's; without the one for
-    threads, connections to `url` are opened here."""
+
+class Looker:
+    """Looks at keys on behalf of those who wait for them, over the store's connections."""
+
+    def __init__(self, look: Callable[[Sequence[str]], dict[str, PollResult]]) -> None:
+        self.look = look
+
+    def pause(self) -> None:
+        """There is nothing to close before a fork: the child has a store of its own."""
+
+    def close(self) -> None:
+        """The connections are the store's."""
+
+
+class SQLStore(_Base):
+    """Locks in one table of PostgreSQL, MySQL or MariaDB."""
 
     def __init__(
         self,
         options: connect.Options,
         *,
-        url: URL,
+        url: connect.AnyURL,
         engine: Engine | None = None,
-        async_engine: AsyncEngine | None = None,
+        async_engine: Any = None,
     ) -> None:
+        """`engine` and `async_engine`, an `AsyncEngine`, are an application's; without the
+        first, connections to `url` are opened here."""
         self.options = options
+        self.url = url
+        self.engine = engine
+        self.async_engine = async_engine
         self.dialect = connect.dialect_for(url.get_backend_name(), options.table)
-        self.transport = Transport(connect.place_of(url), self.dialect.diagnosis, options.timeout_s)
-        if engine is None:
-            arguments = connect.arguments_for(url, options, blocking=True)
-            self.transport.open_own(url.get_backend_name(), arguments, options.pool_size)
-        else:
-            self.transport.use(EnginePool(engine))
-        self._url = url
-        self._engine = engine
-        self._async_engine = async_engine
-        self._async_stores: weakref.WeakSet[AsyncSQLStore] = weakref.WeakSet()
-        self._ready_lock = threading.Lock()
-        self.ready = False  # the table was seen to be there
-        self._poller = Poller(self._poll, lets_in)
-        self._listener = self._make_listener()
-        self._waiting: Poller | NotifyListener = self._listener or self._poller
+        self.transport = Transport(url, self.dialect, options, engine)
+        self._async_stores: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.poller = LocalPoller(Looker(self._poll), FASTEST_S, SLOWEST_S)
+        self._listener: NotifyListener | None = None
+        pushes = engine is None or engine.dialect.driver == "psycopg"
+        if isinstance(self.dialect, PostgreSQLDialect) and options.wakeup == "auto" and pushes:
+            self._listener = NotifyListener(self.transport, self.dialect, self.poller)
+        self._waiting: LocalPoller | NotifyListener = self._listener or self.poller
         self.facts = replace(
             self.dialect.facts,
             wakeup="push" if self._listener else "poll",
             native_async=engine is None or async_engine is not None,
+            amends=self.dialect.facts.amends and engine is None and async_engine is None,
         )
 
     @classmethod
@@ -89,52 +107,84 @@ class SQLStore(NotifyingStore):
 
     @classmethod
     def from_object(
-        cls, engine: Engine | AsyncEngine, *, sync_engine: Engine | None = None, **options: Any
+        cls, engine: Any, *, sync_engine: Engine | None = None, **options: Any
     ) -> SQLStore:
         """On an application's own engine, whose pool is shared and never closed from here.
 
         With an `AsyncEngine`, leases are still renewed by a thread, through a small pool of
         blocking connections to the same address; `sync_engine` brings one of your own.
         """
-        from sqlalchemy.ext.asyncio import AsyncEngine
+        from sqlalchemy import Engine
 
         asked = connect.options_of(options)
-        if isinstance(engine, AsyncEngine):
-            if sync_engine is not None:
-                return cls(asked, url=sync_engine.url, engine=sync_engine, async_engine=engine)
-            small = asked if "pool_size" in options else replace(asked, pool_size=1)
-            return cls(small, url=_plain(engine.url), async_engine=engine)
-        if not isinstance(engine, Engine):
+        if isinstance(engine, Engine):
+            return cls(asked, url=engine.url, engine=engine)
+        if not hasattr(engine, "sync_engine"):
             raise BadURL(
                 f"Holdfast opens a store on an Engine or an AsyncEngine, not on a "
                 f"{type(engine).__name__}."
             )
-        return cls(asked, url=engine.url, engine=engine)
+        if sync_engine is not None:
+            return cls(asked, url=sync_engine.url, engine=sync_engine, async_engine=engine)
+        small = asked if "pool_size" in options else replace(asked, pool_size=1)
+        return cls(small, url=connect.plain(engine.url), async_engine=engine)
 
     # --- records ----------------------------------------------------------------------------
 
-    def load(self, key: str) -> Entry:
+    def load(self, key: str, by: Micros = NEVER) -> Entry:
         """One SELECT."""
-        return self._run(self.dialect.load_queries(key))
+        return self._run(self.dialect.load_queries(key), by)
 
     def swap(
-        self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
+        self,
+        key: str,
+        version: Version,
+        record: Record | None,
+        wake: Wake = NOBODY,
+        by: Micros = NEVER,
     ) -> Outcome:
         """One INSERT, UPDATE or DELETE."""
-        outcome = self._run(self.dialect.swap_queries(Swap(key, version, record, wake)))
-        self.notify_here(key, wake)
+        outcome = self._run(self.dialect.swap_queries(Swap(key, version, record, wake)), by)
+        # Those on this machine who are polled for need not wait for the next look.
+        self.poller.notify(key, wake)
         return outcome
 
-    def swap_many(self, swaps: Sequence[Swap]) -> list[Outcome | Exception]:
-        """One UPDATE for all renewals among them."""
-        outcomes = self._run(swap_many_queries(self.dialect, swaps))
-        for swap in swaps:
-            self.notify_here(swap.key, swap.wake)
-        return outcomes
+    def amend(self, key: str, change: Change, by: Micros = NEVER) -> Amended:
+        """One SELECT and one UPDATE; if others were faster, twice, in a transaction of two trips
+        which holds the record still."""
+        amended = self._run(self.dialect.amend_queries(key, change), by)
+        if amended is None:
+            queries = partial(self.dialect.amend_held_queries, key, change)
+            amended = self._do(partial(self.transport.transact, queries, by), by)
+        self.poller.notify(key, amended.decision.wake)
+        return amended
 
-    def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
+    def scan(self, prefix: str, cursor: str | None, limit: int, by: Micros = NEVER) -> Page:
         """One SELECT on the primary key."""
-        return self._run(self.dialect.scan_queries(prefix, cursor, limit))
+        return self._run(self.dialect.scan_queries(prefix, cursor, limit), by)
+
+    def _run(self, queries: Queries[R], by: Micros) -> R:
+        return self._do(partial(self.transport.run, queries, by), by)
+
+    def _do(self, call: Callable[[], R], by: Micros) -> R:
+        return self._ready_and_do(call, by)
+
+    def _ready_and_do(self, call: Callable[[], R], by: Micros) -> R:
+        if not self.dialect.ready:
+            self._get_ready(by)
+        return call()
+
+    def _get_ready(self, by: Micros = NEVER) -> None:
+        # Several may do this at once; nobody waits for another one's answer.
+        self.transport.run(ready_queries(self.dialect), by)
+        self.dialect.ready = True
+
+    def swap_many(self, swaps: Sequence[Swap], by: Micros = NEVER) -> list[Outcome | Exception]:
+        """One UPDATE for all renewals among them."""
+        outcomes = self._run(swap_many_queries(self.dialect, swaps), by)
+        for swap in swaps:
+            self.poller.notify(swap.key, swap.wake)
+        return outcomes
 
     # --- waiting ----------------------------------------------------------------------------
 
@@ -148,52 +198,43 @@ class SQLStore(NotifyingStore):
         """Stop notifying."""
         self._waiting.discard(handle)
 
-    def notify_here(self, key: str, wake: Wake) -> None:
-        """Wake those in this process who are polled for: they need not wait for the next look."""
-        self._poller.handles.notify(key, wake)
+    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
+        """Block until the key may have changed for this token, or for a time."""
+        opened = open_socket(token)
+        if opened is None:
+            return super().wait(key, version, token, at_most)
+        handle = WaitHandle(key, version, token, partial(interrupt, opened))
+        try:
+            with opened:
+                self._waiting.add(handle, opened)
+                wait_for_wake(opened, at_most / SECOND)
+        finally:
+            self._waiting.discard(handle)
+            spin.rest()
+        return handle.found
+
+    def awaits(self, token: str) -> bool:
+        """Whoever waits on this machine has a socket, until it ends or its process does."""
+        return waits_here(token)
+
+    def _poll(self, keys: Sequence[str]) -> dict[str, PollResult]:
+        return self.transport.run(self.dialect.turns_queries(keys))
 
     # --- its life ---------------------------------------------------------------------------
 
     def setup(self) -> None:
         """Create the table unless it is there; refuse what is not ours."""
-        self.ready = False
+        self.dialect.ready = False
         self._get_ready()
-
-    def check_renewals(self) -> None:
-        """Before a lease is granted through an application's `AsyncEngine`: could it be renewed?
-        Its URL may have options of another driver in it, or not all that it takes to connect."""
-        try:
-            self.transport.execute(Query("SELECT 1"))
-        except Misconfigured as exc:
-            raise Misconfigured(
-                f"{exc} Leases are renewed in a thread, through blocking connections to the same "
-                f"address: bring an engine for them, as in connect(engine, sync_engine=…)."
-            ) from exc.__cause__
-
-    def ddl(self) -> str:
-        """The statements that `setup` would run, for an administrator."""
-        return self.transport.run(ddl_queries(self.dialect))
 
     def close(self) -> None:
         """Let go of our own connections; an application's engine is left as it is."""
         if self._listener is not None:
             self._listener.close()
-        self._poller.close()
+        self.poller.close()
         for store in list(self._async_stores):
             store.hang_up()
         self.transport.close()
-
-    def to_async(self) -> AsyncStore:
-        """Returns a native one where there are asyncio connections; else one over threads."""
-        if self._engine is not None and self._async_engine is None:
-            return super().to_async()
-        store = AsyncSQLStore(self, *self._async_transport())
-        self._async_stores.add(store)
-        return store
-
-    def part_with(self, store: AsyncSQLStore) -> None:
-        """Forget a store for an event loop that has closed by itself."""
-        self._async_stores.discard(store)
 
     def abandon(self) -> None:
         """In a forked child: leave the connections alone, which are the parent's."""
@@ -201,121 +242,35 @@ class SQLStore(NotifyingStore):
         for store in list(self._async_stores):
             store.abandon()
 
-    def _async_transport(self) -> tuple[AsyncTransport, Callable[[], None]]:
-        """Returns a transport for one event loop, and what closes its connections without it."""
-        from holdfast.stores.sql.engine_pool_async import EnginePool as AsyncEnginePool
-        from holdfast.stores.sql.transport_async import Transport as AsyncTransport
+    def ddl(self) -> str:
+        """The statements that `setup` would run, for an administrator."""
+        return self.transport.run(ddl_queries(self.dialect))
 
-        options, place = self.options, self.transport.place
-        transport = AsyncTransport(place, self.dialect.diagnosis, options.timeout_s)
-        if self._async_engine is not None:
-            transport.use(AsyncEnginePool(self._async_engine))
-            return transport, _nothing
-        arguments = connect.arguments_for(self._url, options, blocking=False)
-        pool = transport.open_own(self._url.get_backend_name(), arguments, options.pool_size)
-        return transport, pool.hang_up
+    def to_async(self) -> Any:
+        """Returns a native one where there are asyncio connections; else one over threads."""
+        if not self.facts.native_async:
+            return super().to_async()
+        from holdfast.stores.sql import asyncio_store
 
-    def _make_listener(self) -> NotifyListener | None:
-        pushes = isinstance(self.dialect, PostgreSQLDialect) and self.options.wakeup == "auto"
-        if not pushes or (self._engine is not None and self._engine.dialect.driver != "psycopg"):
-            return None
-        return NotifyListener(self.transport, self.dialect, self._poller)
+        store = asyncio_store(self)
+        self._async_stores.add(store)
+        return store
 
-    def _run(self, queries: Queries[R]) -> R:
-        self._get_ready()
-        return self.transport.run(queries)
+    def for_child(self) -> SQLStore:
+        """Returns the same store with nothing open, for a forked child."""
+        mine, of_loops = self.engine, self.async_engine
+        for engine in (mine, of_loops and of_loops.sync_engine):
+            if engine is not None:
+                engine.dispose(close=False)
+        return type(self)(self.options, url=self.url, engine=mine, async_engine=of_loops)
 
-    def _get_ready(self) -> None:
-        if not self.ready:
-            with self._ready_lock:
-                if not self.ready:
-                    self.transport.run(ready_queries(self.dialect))
-                    self.ready = True
-
-    def _poll(self, keys: Sequence[str]) -> dict[str, PollResult]:
-        return self.transport.run(self.dialect.turns_queries(keys))
-
-
-class AsyncSQLStore(AsyncStore):
-    """Runs the same queries on connections of an event loop."""
-
-    of_one_loop = True
-
-    def __init__(
-        self, store: SQLStore, transport: AsyncTransport, hang_up: Callable[[], None]
-    ) -> None:
-        self.facts = store.facts
-        self._store = store
-        self._dialect: Dialect = store.dialect
-        self._transport = transport
-        self._ready_lock = asyncio.Lock()
-        # This also runs when nobody has closed the store and it is collected, or the program ends.
-        self._hang_up = weakref.finalize(self, hang_up)
-
-    async def load(self, key: str) -> Entry:
-        return await self._run(self._dialect.load_queries(key))
-
-    async def swap(
-        self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
-    ) -> Outcome:
-        outcome = await self._run(self._dialect.swap_queries(Swap(key, version, record, wake)))
-        self._store.notify_here(key, wake)
-        return outcome
-
-    async def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
-        return await self._run(self._dialect.scan_queries(prefix, cursor, limit))
-
-    async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
-        return await wait_for_notify(self._store, key, version, token, at_most)
-
-    async def setup(self) -> None:
-        self._store.ready = False
-        await finish(self._get_ready())
-
-    async def close(self) -> None:
-        await self._transport.close()
-        self.hang_up()  # here: nobody may touch a loop's connections from another thread
-        self._store.part_with(self)
-        await asyncio.to_thread(self._store.close)
-
-    def moved(self) -> AsyncStore:
-        self.hang_up()
-        return self._store.to_async()
-
-    def hang_up(self) -> None:
-        """Close the connections that the event loop did not close; it may be gone by now."""
-        self._transport.end()
-        self._hang_up()
-
-    def abandon(self) -> None:
-        """In a forked child: leave the connections alone, which are the parent's."""
-        self._transport.abandon()
-
-    async def _run(self, queries: Queries[R]) -> R:
-        """A cancelled call goes on until it is done, so that whoever undoes it comes after."""
-        return await finish(self._ready_and_run(queries))
-
-    async def _ready_and_run(self, queries: Queries[R]) -> R:
-        if not self._store.ready:
-            await self._get_ready()
-        return await self._transport.run(queries)
-
-    async def _get_ready(self) -> None:
-        async with self._ready_lock:
-            if not self._store.ready:
-                if self._transport.borrows:
-                    await asyncio.to_thread(self._store.check_renewals)
-                await self._transport.run(ready_queries(self._dialect))
-                self._store.ready = True
-
-
-def _nothing() -> None:
-    """An application closes its own connections."""
-
-
-def _plain(url: URL) -> URL:
-    """The address for the blocking driver of the same database."""
-    family = url.get_backend_name()
-    if family not in connect.DRIVERS:
-        raise BadURL(f"Holdfast keeps no locks in {family} through SQLAlchemy.")
-    return url.set(drivername=family)
+    def check_renewals(self, by: Micros) -> None:
+        """Before a lease is granted through an application's `AsyncEngine`: could it be
+        renewed? Its URL may have options of another driver in it, or lack some."""
+        try:
+            self.transport.execute(Query("SELECT 1"), by)
+        except Misconfigured as exc:
+            raise Misconfigured(
+                f"{exc} Leases are renewed in a thread, through blocking connections to the "
+                f"same address: bring an engine for them, as in connect(engine, sync_engine=…)."
+            ) from exc.__cause__

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from holdfast.core.records import NEVER, SECOND, Micros
 from holdfast.errors import HoldfastError, Unavailable
+from holdfast.runtime import clock
 from holdfast.runtime.flavour import ASYNC
 from holdfast.runtime.run_async import run
+from holdfast.stores.sql import connect
 from holdfast.stores.sql.connections_async import CONNECTIONS, OwnedConnection, PooledConnection
-from holdfast.stores.sql.errors import Again, Broken, Diagnosis, Doing, NoMore, cause, is_foreign
+from holdfast.stores.sql.errors import Again, AlreadyThere, Broken, Doing, NoMore, cause, is_foreign
 from holdfast.stores.sql.errors import trouble as trouble_of
-from holdfast.stores.sql.io_timeout import LoopTimeouts, SocketTimeouts
 from holdfast.stores.sql.pool_async import OwnedPool
-from holdfast.stores.sql.protocol import Answer, Queries, Query
+from holdfast.stores.sql.protocol import Answer, Dialect, Queries, Query
 
 if ASYNC:
     import asyncio
 else:
-    import time
+    from concurrent.futures import Future
+
+    from holdfast.runtime.pool import DaemonPool
+    from holdfast.stores.sql.io_timeout import SocketTimeouts
 
 R = TypeVar("R")
 
@@ -34,83 +40,101 @@ _abandoned: list[Any] = []
 class Transport:
     """Runs the statements of one store over a pool of connections."""
 
-    def __init__(self, place: str, diagnosis: Diagnosis, timeout_s: float) -> None:
-        self.place = place
-        self._diagnosis = diagnosis
-        self._timeout_s = timeout_s
+    def __init__(
+        self, url: connect.AnyURL, dialect: Dialect, options: connect.Options, engine: Any
+    ) -> None:
+        """`engine` is an application's; if it is None, connections to `url` are opened here."""
+        self.place = connect.place_of(url)
+        self._diagnosis = dialect.diagnosis
+        self._timeout_s = options.timeout_s
         self._closed = False
-        self._timeouts: Any = LoopTimeouts(timeout_s) if ASYNC else SocketTimeouts(timeout_s)
-        self._awaited: dict[type, Callable[[Any], Awaitable[Any]]] = {Query: self.execute}
-        self.pool: Any = None
-        self.borrows = False  # the connections are an application's
+        if not ASYNC:
+            self._timeouts = SocketTimeouts()
+            self._connectors = DaemonPool(options.pool_size + 1, "holdfast-connect")
+        self.pool: Any
+        if engine is not None:
+            from holdfast.stores.sql.engine_pool_async import EnginePool
 
-    def use(self, pool: Any) -> None:
-        """Take connections from a pool of the application's."""
-        self.pool, self.borrows = pool, True
+            self.pool = EnginePool(engine, self._within)
+        else:
+            kind = CONNECTIONS[url.get_backend_name()]
+            arguments = connect.arguments_for(url, options, "asyncio" if ASYNC else "blocking")
+            self.pool = OwnedPool(
+                lambda: kind(arguments), self._open, self._is_shortage, options.pool_size
+            )
 
-    def open_own(self, family: str, arguments: dict[str, Any], size: int) -> OwnedPool:
-        """Open connections with these arguments of the driver's, `size` at most."""
-        kind = CONNECTIONS[family]
-        self.pool = pool = OwnedPool(
-            lambda: kind(arguments), self._open, self._is_shortage, size, self._timeout_s
-        )
-        return pool
+    async def run(self, queries: Queries[R], by: Micros = NEVER) -> R:
+        """Run the queries of an operation. Returns its outcome, `by` then or never."""
+        return await run(queries, {}, {Query: lambda query: self.execute(query, by)})
 
-    async def run(self, queries: Queries[R]) -> R:
-        """Run the queries of an operation. Returns its outcome."""
-        return await run(queries, {}, self._awaited)
+    async def execute(self, query: Query, by: Micros = NEVER) -> Answer:
+        """Run one statement. Returns its answer."""
+        return await self._retried(lambda ends_at: self._once(query, ends_at), by)
 
-    async def execute(self, query: Query) -> Answer:
-        """Run one statement, again if that is harmless and may help. Returns its answer."""
+    async def transact(self, make_queries: Callable[[], Queries[R]], by: Micros) -> R:
+        """Run the queries of a transaction on one connection. Returns its outcome."""
+        return await self._retried(lambda ends_at: self._transact(make_queries(), ends_at), by)
+
+    async def _retried(self, once: Callable[[float], Awaitable[R]], by: Micros) -> R:
+        """Returns what `once` returns, which is called again if that is harmless and may help."""
         tries = 0
         while True:
             tries += 1
             try:
-                return await self._once(query)
+                return await once(self.ends_at(by))
             except (Again, Broken) as lost:
                 pause = pause_before_retry(lost, tries)
-                if pause is None:
+                if pause is None or clock.monotonic() + pause * SECOND >= by:
                     raise
             if ASYNC:
                 await asyncio.sleep(pause)
             else:
                 time.sleep(pause)
 
-    async def ask(self, connection: PooledConnection, query: Query) -> Answer:
+    def ends_at(self, by: Micros = NEVER) -> float:
+        """Returns when a statement that begins now must have ended, on Python's monotonic clock."""
+        left_s = (by - clock.monotonic()) / SECOND
+        if left_s <= 0:
+            raise Unavailable(f"{self.place}: the time for this was over before it was asked.")
+        return time.monotonic() + min(left_s, self._timeout_s)
+
+    async def ask(self, connection: PooledConnection, query: Query, ends_at: float) -> Answer:
         """Run a statement on this connection, within the time allowed."""
-        timeout = self._timeouts.start(connection.driver)
-        try:
+        async with self._limit(ends_at, connection):
             return await connection.ask(query)
-        finally:
-            self._timeouts.stop(timeout)
 
-    async def acquire(self) -> Any:
+    async def acquire(self, ends_at: float) -> Any:
         """Returns a connection of the pool's; errors are Holdfast's."""
-        return await self._connected(self.pool.acquire)
+        return await self._connected(self.pool.acquire, ends_at)
 
-    async def open_apart(self) -> Any:
+    async def open_apart(self, ends_at: float) -> Any:
         """Returns a connection to keep for good, of which the pool knows nothing."""
-        return await self._connected(self.pool.open_apart)
-
-    def end(self) -> None:
-        """Run nothing any more."""
-        self._closed = True
+        return await self._connected(self.pool.open_apart, ends_at)
 
     async def close(self) -> None:
         """Close the connections that Holdfast has opened."""
-        self.end()
+        self._closed = True
         await self.pool.close()
-        self._timeouts.close()
+        if not ASYNC:
+            self._timeouts.close()
+            self._connectors.close()
+
+    if ASYNC:
+
+        def hang_up(self) -> None:
+            """Close the connections that the event loop did not close; it may be gone by now."""
+            self._closed = True
+            self.pool.hang_up()
 
     def abandon(self) -> None:
         """In a forked child: leave the connections alone, which are the parent's."""
-        self.end()
+        self._closed = True
         _abandoned.append(self.pool.abandon())
 
-    async def _once(self, query: Query) -> Answer:
-        connection = await self.acquire()
+    async def _once(self, query: Query, ends_at: float) -> Answer:
+        connection = await self.acquire(ends_at)
         try:
-            answer = await self.ask(connection, query)
+            answer = await self.ask(connection, query, ends_at)
         except BaseException as exc:
             if not isinstance(exc, Exception) or is_foreign(exc):
                 await self.pool.discard(connection)  # interrupted: the driver's state is unknown
@@ -124,29 +148,79 @@ class Transport:
         await self.pool.release(connection)
         return answer
 
-    async def _connected(self, connect: Callable[[], Awaitable[Any]]) -> Any:
+    async def _transact(self, queries: Queries[R], ends_at: float) -> R:
+        connection = await self.acquire(ends_at)
+        doing: Doing = "reading"
+
+        async def ask(query: Query) -> Answer:
+            nonlocal doing
+            doing = query.doing
+            return await self.ask(connection, query, ends_at)
+
+        try:
+            outcome = await run(queries, {}, {Query: ask})
+        except BaseException as exc:
+            # Whatever it was, a transaction may be open: with the connection it ends.
+            gone = connection.is_gone()
+            await self.pool.discard(connection)
+            if not isinstance(exc, Exception) or is_foreign(exc) or isinstance(exc, HoldfastError):
+                raise
+            failure = self._trouble(exc, doing, gone=gone)[0]
+            if isinstance(failure, AlreadyThere):  # another one has created the record meanwhile
+                failure = Again(str(failure))
+            raise failure from cause(exc)
+        await self.pool.release(connection)
+        return outcome
+
+    async def _connected(self, open_one: Callable[[float], Awaitable[Any]], ends_at: float) -> Any:
         if self._closed:
             raise Unavailable(f"{self.place}: the store was closed meanwhile.")
         try:
-            return await connect()
+            return await open_one(ends_at)
         except Exception as exc:
             if is_foreign(exc):
                 raise
             raise self._trouble(exc, "connecting")[0] from cause(exc)
 
-    async def _open(self, connection: OwnedConnection) -> None:
+    async def _open(self, connection: OwnedConnection, ends_at: float) -> None:
         """Open a connection, within the time allowed."""
-        if ASYNC:
-            async with asyncio.timeout(2 * self._timeout_s):
-                await connection.open()
-                await connection.prepare()
-        else:
-            connection.open()
-            timeout = self._timeouts.start(connection.driver)
+
+        async def open_it() -> None:
+            # Nobody else may touch it meanwhile, also if its time is over: libpq does not allow it.
             try:
-                connection.prepare()
-            finally:
-                self._timeouts.stop(timeout)
+                await connection.open()
+                async with self._limit(ends_at, connection):
+                    await connection.prepare()
+            except BaseException:
+                connection.terminate()
+                raise
+            connection.opened_at = time.monotonic()
+
+        await self._within(ends_at, open_it, lambda _: connection.terminate())
+
+    async def _within(
+        self, ends_at: float, call: Callable[[], Awaitable[R]], too_late: Callable[[R], object]
+    ) -> R:
+        """Returns what `call` returns, which connects. A driver cannot be told in the middle of it
+        that its time is over: in threads, another one calls, and what it gets when nobody waits
+        for it any more goes to `too_late`."""
+        if ASYNC:
+            async with asyncio.timeout(ends_at - time.monotonic()):
+                return await call()
+        else:
+            calling = _submitted(self._connectors, call)
+            try:
+                return calling.result(max(0.0, ends_at - time.monotonic()))
+            except BaseException:
+                calling.add_done_callback(lambda done: done.exception() or too_late(done.result()))
+                raise
+
+    def _limit(self, ends_at: float, connection: PooledConnection) -> Any:
+        """Returns a context whose body fails with a TimeoutError if it has not ended by then."""
+        if ASYNC:
+            return asyncio.timeout(ends_at - time.monotonic())
+        else:
+            return self._timeouts.until(ends_at, connection.driver)
 
     def _is_shortage(self, exc: Exception) -> bool:
         return not is_foreign(exc) and isinstance(self._trouble(exc, "connecting")[0], NoMore)
@@ -155,6 +229,15 @@ class Transport:
         self, exc: Exception, doing: Doing, *, gone: bool = False
     ) -> tuple[HoldfastError, bool]:
         return trouble_of(exc, self._diagnosis, doing, self.place, gone=gone)
+
+
+if not ASYNC:
+
+    def _submitted(pool: DaemonPool, call: Callable[[], R]) -> Future[R]:
+        try:
+            return pool.submit(call)
+        except RuntimeError as exc:  # this process cannot start another thread
+            raise ConnectionError(str(exc)) from exc
 
 
 def pause_before_retry(lost: Again | Broken, tries: int) -> float | None:

@@ -42,6 +42,9 @@ class StoredClock(Struct, frozen=True, omit_defaults=True):
     machine: bool = False
 
 
+_decoder = msgspec.json.Decoder(StoredClock)
+
+
 class Clock:
     """The store's time, as this process can read it."""
 
@@ -125,7 +128,7 @@ def read_clock(connection: Connection, boot: str) -> StoredClock | None:
     if raw is None:
         return None
     try:
-        known = msgspec.json.decode(raw, type=StoredClock)
+        known = _decoder.decode(raw)
     except UNREADABLE as exc:
         raise corrupt(connection, str(exc)) from exc
     return known if known.boot == boot else None

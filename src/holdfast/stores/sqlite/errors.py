@@ -27,11 +27,16 @@ BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 # The file, its log, the log's index, and their folder while SQLite creates a file in it.
 DESCRIPTORS = 4
 
+
+class FileBusy(errors.Unavailable):
+    """Another process is writing to the file."""
+
+
 _Error = type[errors.HoldfastError]
 _OTHER: tuple[_Error, str] = (errors.Misconfigured, "{path}: {exc}")
 _MEANINGS: dict[int, tuple[_Error, str]] = {
     **dict.fromkeys(
-        BUSY, (errors.Unavailable, "{path} was kept locked by others for {busy_s:g} s.")
+        BUSY, (FileBusy, "{path} was kept locked by others for too long.")
     ),
     sqlite3.SQLITE_READONLY: (
         errors.StoreReadOnly, "{path} cannot be written: check its owner and permissions.",
@@ -54,9 +59,7 @@ def code_of(exc: sqlite3.Error) -> int:
     return getattr(exc, "sqlite_errorcode", 0) & 0xFF
 
 
-def error_for(
-    exc: sqlite3.Error, path: Path, busy_s: float, *, writing: bool
-) -> errors.HoldfastError:
+def error_for(exc: sqlite3.Error, path: Path, *, writing: bool) -> errors.HoldfastError:
     """Returns our error for one of SQLite's."""
     code = code_of(exc)
     if code in _NOT_OPENED:
@@ -67,7 +70,7 @@ def error_for(
     if isinstance(exc, sqlite3.ProgrammingError):
         return errors.Unavailable(f"{path} was closed meanwhile.")
     kind, message = _MEANINGS.get(code, _OTHER)
-    return kind(message.format(path=path, exc=exc, busy_s=busy_s))
+    return kind(message.format(path=path, exc=exc))
 
 
 def _not_opened(path: Path, exc: sqlite3.Error) -> errors.HoldfastError:

@@ -38,7 +38,7 @@ SELECT key, record, version FROM holdfast_locks WHERE key > CAST(? AS TEXT)
 ORDER BY key LIMIT ?;
 
 -- name: turn
-SELECT version, turn, record FROM holdfast_locks WHERE key = ?;
+SELECT version, turn FROM holdfast_locks WHERE key = ?;
 
 -- name: newest_version
 SELECT coalesce(max(version), 0) FROM holdfast_locks;

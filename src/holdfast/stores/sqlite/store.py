@@ -9,21 +9,35 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.core.commands import NOBODY, Wake
-from holdfast.core.contract import Conflict, Entry, Facts, Interval, Page, Swapped, Version
+from holdfast.core.contract import (
+    Amended,
+    Change,
+    Conflict,
+    Entry,
+    Facts,
+    Interval,
+    Page,
+    Swapped,
+    Version,
+)
 from holdfast.core.effects import Swap
-from holdfast.core.records import SECOND, Micros, Record, encode
-from holdfast.errors import BadOption, HoldfastError, Misconfigured, StoreReadOnly
+from holdfast.core.records import NEVER, SECOND, Micros, Record, encode
+from holdfast.core.steps import not_written
+from holdfast.errors import BadOption, HoldfastError, Misconfigured, StoreReadOnly, Unavailable
 from holdfast.runtime import fork_hooks
 from holdfast.stores.base import Outcome
+from holdfast.stores.deadlines import seconds_left
 from holdfast.stores.sqlite.clock import Clock
 from holdfast.stores.sqlite.connect import check_options, options_of, path_of
+from holdfast.stores.sqlite.errors import FileBusy
 from holdfast.stores.sqlite.mounts import check_place
-from holdfast.stores.sqlite.notify import ChangePoller
+from holdfast.stores.sqlite.notify import RowLooker
 from holdfast.stores.sqlite.protocol import (
     LOAD,
     entry_of,
@@ -32,11 +46,13 @@ from holdfast.stores.sqlite.protocol import (
     swap_statement,
 )
 from holdfast.stores.sqlite.setup import check_length, create_tables
-from holdfast.stores.sqlite.transport import Connection, identity
-from holdfast.stores.waiting.polling_store import PollingStore
+from holdfast.stores.sqlite.transport import Connection, identity, naps
+from holdfast.stores.waiting.local_poller import LocalPoller, LocalStore
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
+
+R = TypeVar("R")
 
 BUSY_S = 5.0
 FILE_CHECKED_FOR: Micros = SECOND // 10
@@ -46,13 +62,12 @@ FILE_CHECKED_FOR: Micros = SECOND // 10
 _open_across_a_fork: list[SQLiteStore] = []
 
 
-class SQLiteStore(PollingStore):
+class SQLiteStore(LocalStore):
     """All processes that open the same file share its locks."""
 
-    _poller: ChangePoller
     facts = Facts(
         name="sqlite", linearizable=True, clock="host", reach="host", wakeup="poll",
-        durable=True, batch=100,
+        durable=True, amends=True, batch=100,
         caveats=(
             "One machine only: never put the file on a network file system.",
             "After a power cut the last writes may be missing; no holder survives one either.",
@@ -70,12 +85,14 @@ class SQLiteStore(PollingStore):
             raise BadOption("busy_s is how many seconds to wait while others write: above 0.")
         self.path = Path(path).expanduser().absolute()
         self._busy_s = busy_s
+        self._one_machine = one_machine
         self._lock = threading.Lock()
         check_place(self.path, one_machine=one_machine)
         check_length(self.path)
         _check_not_open_across_a_fork(self.path)
         self._checked_at: Micros = 0
-        self._poller = ChangePoller(lambda: Connection(self.path, busy_s), self._now)
+        looker = RowLooker(lambda: Connection(self.path, busy_s), self._now)
+        self._poller = LocalPoller(looker)
         self._paused = False
         self._forking: int | None = None  # the id of the process that forks with the file open
         with fork_hooks.held_off():
@@ -92,6 +109,7 @@ class SQLiteStore(PollingStore):
             self._connection.close()
             raise
         self._identity = identity(self.path)
+        self._connection.waits = False  # `_when_free` does
 
     @classmethod
     def from_url(cls, url: StoreURL, **options: Any) -> SQLiteStore:
@@ -103,49 +121,62 @@ class SQLiteStore(PollingStore):
         """Open the store at a path, with the options of `connect`."""
         return cls(path, **check_options(options))
 
-    def load(self, key: str) -> Entry:
+    def load(self, key: str, by: Micros = NEVER) -> Entry:
         """Run one SELECT."""
-        with self._lock:
-            return self._load(key)
+        return self._when_free(by, lambda: self._load(key))
 
     def swap(
-        self, key: str, version: Version, record: Record | None, wake: Wake = NOBODY
+        self,
+        key: str,
+        version: Version,
+        record: Record | None,
+        wake: Wake = NOBODY,
+        by: Micros = NEVER,
     ) -> Outcome:
         """Run one INSERT, UPDATE or DELETE; after a conflict also a SELECT."""
         try:
-            with self._lock:
-                outcome = self._swap(key, version, record, wake)
+            outcome = self._when_free(by, lambda: self._swap(key, version, record, wake))
         except StoreReadOnly:
             self._open_anew()
             raise
         if wake:
-            self._poller.handles.notify(key, wake)
+            self._poller.notify(key, wake)
         return outcome
 
-    def swap_many(self, swaps: Sequence[Swap]) -> list[Outcome | Exception]:
+    def swap_many(self, swaps: Sequence[Swap], by: Micros = NEVER) -> list[Outcome | Exception]:
         """Run many swaps in one transaction: they wait only once for other writers."""
         try:
-            with self._lock, self._connection.transaction():
-                outcomes: list[Outcome | Exception] = [
-                    self._swap(swap.key, swap.version, swap.record, swap.wake) for swap in swaps
-                ]
+            outcomes = self._when_free(by, lambda: self._swap_all(swaps))
         except HoldfastError as trouble:
             if isinstance(trouble, StoreReadOnly):
                 self._open_anew()
             return [trouble] * len(swaps)
         for swap in swaps:
             if swap.wake:
-                self._poller.handles.notify(swap.key, swap.wake)
+                self._poller.notify(swap.key, swap.wake)
         return outcomes
 
-    def scan(self, prefix: str, cursor: str | None, limit: int) -> Page:
+    def amend(self, key: str, change: Change, by: Micros = NEVER) -> Amended:
+        """Look, decide and write in one transaction, which keeps all other writers out."""
+        try:
+            amended = self._when_free(by, lambda: self._amend(key, change))
+        except StoreReadOnly:
+            self._open_anew()
+            raise
+        if amended.decision.wake:
+            self._poller.notify(key, amended.decision.wake)
+        return amended
+
+    def scan(self, prefix: str, cursor: str | None, limit: int, by: Micros = NEVER) -> Page:
         """Run one SELECT on the primary key."""
-        with self._lock:
+        sql, values = page_statement(prefix, cursor, limit)
+
+        def read() -> Page:
             self._check_file(self._clock.now())
-            sql, values = page_statement(prefix, cursor, limit)
             rows = self._connection.run(sql, values).fetchall()
-            now = self._now()
-        return page_of(rows, prefix, limit, now)
+            return page_of(rows, prefix, limit, self._now())
+
+        return self._when_free(by, read)
 
     def close(self) -> None:
         """Close the file."""
@@ -172,12 +203,63 @@ class SQLiteStore(PollingStore):
             self._paused = False
             self._lock.release()
 
+    def abandon(self) -> None:
+        """In a forked child: never open the file again."""
+        if self._connection.is_open():  # nobody has told us of the fork, such as uWSGI
+            _open_across_a_fork.append(self)
+        fork_hooks.forget_store(self)
+
+    def for_child(self) -> SQLiteStore:
+        """Returns a store that opens the file anew."""
+        return type(self)(self.path, busy_s=self._busy_s, one_machine=self._one_machine)
+
     def _open_anew(self) -> None:
         """Open the file again when it is next used. SQLite opens a file that it may not write for
         reading only, and does not notice when the permissions are corrected."""
         with fork_hooks.held_off():
             self.pause()
             self.resume()
+
+    def _when_free(self, by: Micros, call: Callable[[], R]) -> R:
+        """Run a call with the connection, and wait while another process writes."""
+        try:
+            with self._lock:
+                return call()
+        except FileBusy as busy:
+            first = busy
+        return self._retry(by, call, first)
+
+    def _retry(self, by: Micros, call: Callable[[], R], busy: FileBusy) -> R:
+        """Try a call again and again while another process writes. The naps in between are without
+        the lock, so that no thread waits for another one's nap."""
+        wait_s = max(0.0, min(self._busy_s, seconds_left(by)))
+        ends_at = time.monotonic() + wait_s
+        for nap in naps():
+            if time.monotonic() >= ends_at:
+                why = f"{self.path} was kept locked by others for {wait_s:.3g} s."
+                raise Unavailable(why) from busy.__cause__
+            time.sleep(nap)
+            try:
+                with self._lock:
+                    return call()
+            except FileBusy as again:
+                busy = again
+        raise AssertionError("naps have no end")
+
+    def _swap_all(self, swaps: Sequence[Swap]) -> list[Outcome | Exception]:
+        with self._connection.transaction():
+            return [self._swap(swap.key, swap.version, swap.record, swap.wake) for swap in swaps]
+
+    def _amend(self, key: str, change: Change) -> Amended:
+        with self._connection.transaction():
+            entry = self._load(key)
+            decision = change(entry)
+            if decision.record is not None:
+                swapped = self._swap(key, entry.version, decision.record, decision.wake)
+                if not isinstance(swapped, Swapped):
+                    raise not_written(key)
+                entry = Entry(decision.record, swapped.version, entry.now)
+        return Amended(decision, entry)
 
     def _swap(self, key: str, version: Version, record: Record | None, wake: Wake) -> Outcome:
         now = self._clock.now()
@@ -222,5 +304,7 @@ def _check_not_open_across_a_fork(path: Path) -> None:
     if identity(path) in [store._identity for store in _open_across_a_fork]:
         raise Misconfigured(
             f"{path} was in use at the very moment when this process was forked, and cannot be "
-            f"opened in it any more: fork at another time, or start the process anew (`spawn`)."
+            f"opened in it any more: fork at another time, or start the process anew (`spawn`). "
+            f"uWSGI does not tell Python that it forks, unless it is started with lazy-apps or "
+            f"py-call-uwsgi-fork-hooks."
         )

@@ -27,6 +27,7 @@ class Connection:
     def __init__(self, path: Path, busy_s: float) -> None:
         self.path = path
         self._busy_s = busy_s
+        self.waits = True  # for other writers; otherwise its user does
         self._closed = False
         self._paused = False  # closed, but only until it is next used
         # The index of the log, shared by all who have the file open. It lies beside the file
@@ -38,15 +39,16 @@ class Connection:
     def run(
         self, sql: str, values: tuple[Any, ...] = (), *, writing: bool = False
     ) -> sqlite3.Cursor:
-        """Execute one statement, and wait while another process writes. Raises our errors.
-        Returns a cursor, which is valid until the next call."""
+        """Execute one statement. While another process writes, wait, or raise `FileBusy` if this
+        connection does not wait. Raises our errors. Returns a cursor, which is valid until the
+        next call."""
         try:
             return self._cursor.execute(sql, values)
         except sqlite3.Error as exc:
             if self._paused:
                 self._resume()
                 return self.run(sql, values, writing=writing)
-            if code_of(exc) not in BUSY:
+            if code_of(exc) not in BUSY or not self.waits:
                 raise self._error(exc, writing=writing) from exc
         try:
             return self._run_when_free(sql, values)
@@ -61,8 +63,9 @@ class Connection:
             yield
             self.run("COMMIT", writing=True)
         except BaseException:  # an interrupt may have come right after BEGIN
-            if self._sqlite.in_transaction:
-                self.run("ROLLBACK")
+            with suppress(sqlite3.ProgrammingError):  # the file was closed meanwhile
+                if self._sqlite.in_transaction:
+                    self.run("ROLLBACK")
             raise
 
     def close(self) -> None:
@@ -75,6 +78,10 @@ class Connection:
         # without a ResourceWarning.
         with suppress(AttributeError, sqlite3.Error):  # it was never open
             self._sqlite.close()
+
+    def is_open(self) -> bool:
+        """Whether the file is open now."""
+        return not (self._closed or self._paused)
 
     def pause(self) -> None:
         """Close the file until it is next used.
@@ -133,21 +140,28 @@ class Connection:
             raise
 
     def _run_when_free(self, sql: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
-        # SQLite's own busy handler sleeps for up to 100 ms at a time, but a lock changes hands
-        # in a tenth of a millisecond. Random naps keep many processes from trying at once.
         ends_at = time.monotonic() + self._busy_s
-        nap = _SHORTEST_NAP_S
-        while True:
-            time.sleep(random.uniform(nap / 2, nap))
-            nap = min(nap * 1.5, _LONGEST_NAP_S)
+        for nap in naps():
+            time.sleep(nap)
             try:
                 return self._cursor.execute(sql, values)
             except sqlite3.OperationalError as exc:
                 if code_of(exc) not in BUSY or time.monotonic() > ends_at:
                     raise
+        raise AssertionError("naps have no end")
 
     def _error(self, exc: sqlite3.Error, *, writing: bool) -> HoldfastError:
-        return error_for(exc, self.path, self._busy_s, writing=writing)
+        return error_for(exc, self.path, writing=writing)
+
+
+def naps() -> Iterator[float]:
+    """Yields, without an end, how long to sleep before the file is tried again. SQLite's own busy
+    handler sleeps for up to 100 ms at a time, but a lock changes hands in a tenth of a millisecond.
+    Random naps keep many processes from trying at once."""
+    nap = _SHORTEST_NAP_S
+    while True:
+        yield random.uniform(nap / 2, nap)
+        nap = min(nap * 1.5, _LONGEST_NAP_S)
 
 
 def identity(path: Path) -> tuple[int, int] | None:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from holdfast.core.commands import ANYONE, NOBODY, Wake
 from holdfast.core.contract import Entry, Version
 from holdfast.core.records import SECOND, Micros
+from holdfast.core.rules import find, next_up, nobody
 from holdfast.stores import spin
 from holdfast.stores.base import Store
 
@@ -76,10 +77,27 @@ def lets_in(handle: WaitHandle, seen: PollResult | None) -> bool:
     seen = seen or PollResult()
     before, handle.mark = handle.mark, (seen.turn,)
     changed = handle.mark != before if before else seen.version != handle.version
-    if not changed or seen.taken:
+    if not changed or not (_is_heir(handle, seen.found) or _may_claim(handle, seen)):
         return False
     handle.found = seen.found
     return True
+
+
+def _may_claim(handle: WaitHandle, seen: PollResult) -> bool:
+    return not seen.taken and _is_up(handle, seen.found)
+
+
+def _is_heir(handle: WaitHandle, found: Entry | None) -> bool:
+    """Whether this call has the lock already: it was granted to its place in the queue."""
+    return found is not None and find(found.record.holders, handle.token) is not None
+
+
+def _is_up(handle: WaitHandle, found: Entry | None) -> bool:
+    """Whether no place in the queue comes before this call's own, if it has one. (If those before
+    it are dead, its own timer tells it.)"""
+    if found is None or find(found.record.queue, handle.token) is None:
+        return True
+    return handle.token in next_up(found.record, nobody)
 
 
 # At most so many calls load a record and then register around the same notification.

@@ -87,9 +87,7 @@ class Poller:
             new = Schedule(self._intervals, now)
             self._schedules.setdefault(handle.key, new).wanted_at = now
             if not self._running:
-                self._running = True
-                if not started(self._run, "holdfast-poll"):
-                    self._running = False
+                started(self._run, "holdfast-poll")
             self._changed.notify()
 
     def discard(self, handle: WaitHandle) -> None:
@@ -106,6 +104,11 @@ class Poller:
     # --- the thread -------------------------------------------------------------------------
 
     def _run(self) -> None:
+        # The thread says by itself that it runs: a signal handler may raise in whoever starts it.
+        with self._changed:
+            if self._running:
+                return
+            self._running = True
         try:
             while (keys := self._next_keys()) is not None:
                 if keys:

@@ -36,7 +36,11 @@ class PollingStore(NotifyingStore):
     def register_wait(self, key: str, version: Version, token: str, notify: Notify) -> WaitHandle:
         """Notify when a look finds that the key may have changed."""
         handle = WaitHandle(key, version, token, notify)
-        self._poller.add(handle)
+        try:
+            self._poller.add(handle)
+        except BaseException:  # a signal handler may raise, and nobody else knows of this handle
+            self._poller.discard(handle)
+            raise
         return handle
 
     def cancel_wait(self, handle: WaitHandle) -> None:

@@ -16,12 +16,14 @@ thread, so that the same case serves both.
 """
 
 from holdfast.testing.conformance import (
+    amend_cases,
     damage_cases,
     lease_cases,
     party_cases,
     queue_cases,
     scan_cases,
     store_cases,
+    together_cases,
     trouble_cases,
     wait_cases,
 )
@@ -33,6 +35,7 @@ __all__ = [
     "Face",
     "Target",
     "World",
+    "amend_cases",
     "damage_cases",
     "lease_cases",
     "party_cases",
@@ -40,6 +43,7 @@ __all__ = [
     "run_case",
     "scan_cases",
     "store_cases",
+    "together_cases",
     "trouble_cases",
     "wait_cases",
 ]

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from holdfast.core.contract import Conflict
+from holdfast.core.records import RANGE
 from holdfast.errors import (
     AcquireTimeout,
     Busy,
@@ -291,13 +292,18 @@ async def listing_and_purging_take_every_prefix(world: World) -> None:
 
 @case
 async def listing_shows_no_dead_holder(world: World) -> None:
-    """Who has run out is not shown as holding."""
+    """Who has run out is not shown as holding, but as having run out: also when it was replaced."""
     a, b, key = world.locks("a"), world.locks("b"), world.key()
-    await a.acquire(key, keep=False)
+    lease = await a.acquire(key, keep=False)
     await b.show(key)
     await world.expire()
-    assert (await b.show(key)).free
+    seen = await b.show(key)
+    assert seen.free
     assert await listed(b.holders(key)) == []
+    await (await b.acquire(key, timeout=30)).release()
+    for shown in (seen, await b.show(key)):
+        past = [(one.what, one.owner, one.fence) for one in shown.history]
+        assert past == ([("expired", "a", lease.fence)] if b.facts.history else [])
 
 
 @case
@@ -305,7 +311,8 @@ async def eviction_is_told_and_fenced(world: World) -> None:
     """An operator throws the holder out; it learns it, and the next fence is larger."""
     a, b, key = world.locks("a"), world.locks("b"), world.key()
     lease = await a.acquire(key)
-    assert await b.evict(key, fence=lease.fence + 1) == ()
+    assert await b.evict(key, fence=lease.fence - 1) == ()
+    assert await b.evict(key, fence=(await b.show(key)).fence + 1) == ()
     assert lease.held
     (evicted,) = await b.evict(key, fence=lease.fence)
     assert evicted.owner == "a"
@@ -327,7 +334,8 @@ async def fence_grows_when_the_record_was_dropped(world: World) -> None:
         async with world.locks("fresh").acquire(key) as lease:
             fences.append(lease.fence)
         ((_, entry),) = store.scan(key, None, 1).entries
-        while entry.now is not None and entry.now.earliest - doubt <= lease.fence:  # as purge
+        gone_from = entry.record.fence + RANGE  # as purge
+        while entry.now is not None and entry.now.earliest - doubt <= gone_from:
             await world.pass_time(0.01)
             ((_, entry),) = store.scan(key, None, 1).entries
         assert not isinstance(store.swap(key, entry.version, None), Conflict)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.api.wants import Want
 from holdfast.core.contract import Conflict
-from holdfast.core.records import SECOND, Waiter
+from holdfast.core.records import LONGEST_TTL, SECOND, Micros, Waiter
 from holdfast.errors import (
     AcquireTimeout,
 )
@@ -104,19 +104,60 @@ async def dead_waiter_drops_out(world: World) -> None:
     """A queued claim whose client vanished holds nobody up for longer than its ttl."""
     a, b, key = world.locks("a"), world.locks("b"), world.key()
     lease = await a.acquire(key, ttl=60)
-    store, patience = world.store(), round(world.ttl * SECOND)
-    swapped = False
-    while not swapped:
-        entry = store.load(key)
-        at = entry.now.latest if entry.now is not None else 0
-        ghost = Waiter("g", "ghost", "exclusive", patience, at, at and at + patience, "x")
-        record = replace(entry.record, queue=(ghost,))
-        swapped = not isinstance(store.swap(key, entry.version, record), Conflict)
+    _queue_up_a_ghost(world, key, round(world.ttl * SECOND))
     await lease.release()
     await refused(b, key)
     async with asyncio.timeout(world.ttl * 5 + 20):
         async with b.acquire(key):
             pass
+
+
+def _queue_up_a_ghost(world: World, key: str, lasts: Micros) -> None:
+    """Put a place into the queue that nobody renews, past the client."""
+    store = world.store()
+    while True:
+        entry = store.load(key)
+        at = entry.now.latest if entry.now is not None else 0
+        ghost = Waiter("g", "ghost", "exclusive", lasts, at, at and at + lasts, "x")
+        record = replace(entry.record, queue=(ghost,))
+        if not isinstance(store.swap(key, entry.version, record), Conflict):
+            return
+
+
+@case
+async def waiters_can_be_evicted(world: World) -> None:
+    """A queue behind a place that does not run out for days is freed by an operator."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    lease = await a.acquire(key, ttl=60)
+    _queue_up_a_ghost(world, key, LONGEST_TTL // 2)
+    (ghost,) = await b.evict(key, waiters=True)
+    assert ghost.owner == "ghost"
+    assert lease.held
+    assert await b.evict(key, waiters=True) == ()
+    await lease.renew()
+    await lease.release()
+    async with b.acquire(key, timeout=0):
+        pass
+    _queue_up_a_ghost(world, key, LONGEST_TTL // 2)
+    await refused(b, key)  # it is free, and kept for the ghost
+    assert len(await b.evict(key, waiters=True)) == 1
+    async with b.acquire(key, timeout=0):
+        pass
+
+
+@case
+async def impossible_place_holds_up_nobody(world: World) -> None:
+    """A place that would last longer than the longest ttl was forged, or the clock has jumped."""
+    a, b, key = world.locks("a"), world.locks("b"), world.key()
+    lease = await a.acquire(key, ttl=60)
+    _queue_up_a_ghost(world, key, 2 * LONGEST_TTL)
+    await lease.renew()
+    await lease.release()
+    async with b.acquire(key, timeout=20):
+        pass
+    _queue_up_a_ghost(world, key, 2 * LONGEST_TTL)
+    async with b.acquire(key, timeout=0):
+        pass
 
 
 @case

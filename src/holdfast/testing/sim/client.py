@@ -8,8 +8,10 @@ it be late.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
+from holdfast.core.cohorts import Cohorts
 from holdfast.core.holds import Hold, State
 from holdfast.core.keeper import Due, Keeper
 from holdfast.core.observations import Observations
@@ -41,6 +43,7 @@ class SimClient:
         self.wall_offset = rng.randrange(_DECADE) if rng.random() < 0.7 else 5 * _DECADE
         self.observations = Observations(world.facts)
         self.keeper = Keeper(world.plan.beats_per_second)
+        self.cohorts = Cohorts(nullcontext())
         self.beliefs: dict[Hold, Belief] = {}
         self.processes: list[Process] = []
         self.dead = False
@@ -162,6 +165,11 @@ class SimClient:
         if hold.end("lost", why):
             self._lost(hold)
 
+    def dropped(self, hold: Hold) -> None:
+        """Nothing refers to the lease any more."""
+        if self.end(hold, "lost", "dropped"):
+            self.cohorts.move_on(hold.member)
+
     def look_around(self) -> None:
         """Ask of every lease whether it is still held, as a program might at any time."""
         for belief in list(self.beliefs.values()):
@@ -179,6 +187,7 @@ class SimClient:
         if belief is not None:
             belief.told_lost = True
         self._over(hold, "lost")
+        self.cohorts.move_on(hold.member)
 
     def _over(self, hold: Hold, how: str) -> None:
         belief = self.beliefs.pop(hold, None)

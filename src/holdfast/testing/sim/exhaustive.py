@@ -67,6 +67,10 @@ SCOPES = (
     Scope("two try, clock of whole seconds", store="seconds"),
     Scope("two try, whole commands", store="scripted"),
     Scope("one waits for the other", timeout=3 * TTL),
+    Scope("one waits for the other, who amends", store="amending", timeout=3 * TTL),
+    Scope(
+        "a writer waits for a reader, and both amend", "amending", ("shared", "exclusive"), 3 * TTL
+    ),
     Scope("a writer waits for a reader, fairly", "server", ("shared", "exclusive"), 3 * TTL, True),
     Scope("one waits, without a clock", store="observed", timeout=3 * TTL),
 )
@@ -144,6 +148,7 @@ class StillNetwork(Network):
         """Wake the process when the key changes, or when its time is over."""
         client, epoch = process.client, process.epoch
         self._small.note(client, "waits", effect)
+        self._waiting[effect.token] = process, epoch
         client.at(client.later(effect.at_most), process.wake, epoch)
         self._small.store.watch(
             effect.key,

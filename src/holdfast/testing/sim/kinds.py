@@ -22,6 +22,7 @@ class StoreKind:
     clock: ClockKind = "exact"
     compares: bool = True  # a swap compares the version; without, the last writer wins
     scripted: bool = False
+    amends: bool = False  # looks and writes under its own lock
     replicated: bool = False  # by asynchronous replicas: a failover loses the last writes
     push: bool = True  # waiters are told of a change; without, they poll
     batch: int = 1
@@ -50,6 +51,7 @@ class StoreKind:
             wakeup="push" if self.push else "poll",
             durable=True,
             scripted=self.scripted,
+            amends=self.amends,
             batch=self.batch,
         )
 
@@ -58,6 +60,7 @@ KINDS: Final = {
     kind.name: kind
     for kind in (
         StoreKind("server", "SQL: linearizable, with a clock of its own", batch=8),
+        StoreKind("amending", "SQL, files: holds a record still", amends=True, batch=8),
         StoreKind("scripted", "Redis: whole commands in one trip", scripted=True, batch=8),
         StoreKind("observed", "no usable clock: a silent holder is watched", "none", batch=4),
         StoreKind("seconds", "a Date header: whole seconds", "seconds", push=False, batch=8),

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from holdfast.testing.sim.world import World
 
 
+# A result that callers of `once` want: its key, and which of many.
+Goal = tuple[str, int]
+
+
 class Belief:
     """A lease as one party has it."""
 
@@ -61,10 +65,17 @@ class Belief:
 class Landing:
     """A write at the moment at which it is carried out."""
 
-    __slots__ = ("after", "before", "deleted", "joined", "key", "late", "left", "op", "t")
+    __slots__ = ("after", "again", "before", "deleted", "joined", "key", "late", "left", "op", "t")
 
     def __init__(
-        self, key: str, before: Record, record: Record | None, op: Op, t: int, late: bool
+        self,
+        key: str,
+        before: Record,
+        record: Record | None,
+        op: Op,
+        t: int,
+        late: bool,
+        again: bool,
     ) -> None:
         self.key = key
         self.before = before
@@ -73,6 +84,7 @@ class Landing:
         self.op = op
         self.t = t
         self.late = late
+        self.again = again  # of a request that was delivered before
         old = {holder.token for holder in before.holders}
         new = {holder.token for holder in self.after.holders}
         self.left: list[Holder] = [h for h in before.holders if h.token not in new]
@@ -131,6 +143,11 @@ class Ledger:
         if not valid:
             belief.lapsed = True
 
+    def wrote(self, belief: Belief) -> None:
+        """A write of a party's arrives where it was sent."""
+        for hook in self._hooks["wrote"]:
+            hook(belief)
+
     def ended(self, belief: Belief, how: str) -> None:
         """A belief is over: `released`, `handed over`, `lost` or `dropped`."""
         beliefs = self.beliefs[belief.hold.key]
@@ -149,6 +166,26 @@ class Ledger:
         for hook in self._hooks["op_done"]:
             hook(op)
 
+    def came_back(self, op: Op, began: int, by: int) -> None:
+        """A call that was to be back `by` then, on its client's clock, is back."""
+        for hook in self._hooks["came_back"]:
+            hook(op, began, by)
+
+    def making(self, belief: Belief, goal: Goal) -> None:
+        """A caller of `once` begins to make a result."""
+        for hook in self._hooks["making"]:
+            hook(belief, goal)
+
+    def publishing(self, belief: Belief, goal: Goal) -> None:
+        """A caller of `once` publishes a result."""
+        for hook in self._hooks["publishing"]:
+            hook(belief, goal)
+
+    def acting(self, belief: Belief) -> None:
+        """The work of a leader acts."""
+        for hook in self._hooks["acting"]:
+            hook(belief)
+
     def finished(self) -> None:
         """The world has come to its end."""
         for hook in self._hooks["finished"]:
@@ -157,11 +194,11 @@ class Ledger:
     # --- told by the store --------------------------------------------------------------------
 
     def landed(
-        self, key: str, before: Record, record: Record | None, op: Op, *, late: bool
+        self, key: str, before: Record, record: Record | None, op: Op, *, late: bool, again: bool
     ) -> None:
         """A write was carried out."""
         t = self.world.t
-        landing = Landing(key, before, record, op, t, late)
+        landing = Landing(key, before, record, op, t, late, again)
         parties: tuple[Holder | Waiter, ...] = (*landing.after.holders, *landing.after.queue)
         for party in parties:
             self.landed_at.setdefault((party.token, party.beat), t)

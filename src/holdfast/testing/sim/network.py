@@ -1,8 +1,8 @@
 """Between the clients and the store: latency, loss, repetition, delay.
 
 A request's fate is drawn when it is sent, from the chance of the operation that sends it.
-A client gives up on a request after a time; the request may be carried out all the same,
-and even later than that.
+A client gives up on a request when the time is over by which its answer would have been of use;
+the request may be carried out all the same, and even later than that.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.effects import ApplyMany, Load, Scan, SwapMany, Wait
+from holdfast.core.waiting import sent_by
 from holdfast.errors import HoldfastError, OutcomeUnknown, Unavailable
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from holdfast.testing.sim.world import World
 
 POLL_EVERY = 400_000
+WRONGLY_AWAITED = 0.1
 
 
 class Request:
@@ -52,6 +54,7 @@ class Network:
         self._fates = world.plan.fates
         self._worst = self._fates[-1][0] if self._fates else 0.0
         self._cut = 0  # connections from before this are dead
+        self._waiting: dict[str, tuple[Process, int]] = {}  # by token
 
     def heal(self) -> None:
         """From now on requests arrive, once, and are answered."""
@@ -71,7 +74,12 @@ class Network:
         t = world.t
         process.op.requests += 1
         fate = self._fate(rng.random()) if self._worst else ""
-        request = Request(process, effect, sent, fate, t + self._plan.request_timeout)
+        try:
+            by = sent_by(effect.by, sent, self._plan.request_timeout)
+        except Unavailable as too_late:
+            client.at(t, process.wake, process.epoch, None, too_late)
+            return
+        request = Request(process, effect, sent, fate, max(t, client.clock.reaches(by)))
         world.note(client, "sends", effect)
         if fate:
             client.trouble_until(request.gives_up_at)
@@ -84,8 +92,8 @@ class Network:
         arrives_at = t + self._latency(rng)
         if fate == "delay" and rng.random() < 0.6:
             arrives_at += int(rng.random() * self._plan.longest_delay)
-            if arrives_at > request.gives_up_at:
-                self._time_out(request)
+        if arrives_at > request.gives_up_at:
+            self._time_out(request)
         world.at(arrives_at, self._arrive, request, t)
         if fate == "duplicate":
             again_at = arrives_at + int(rng.random() * self._plan.longest_delay)
@@ -94,6 +102,7 @@ class Network:
                 world.at(again_at, self._arrive_again, request, t)
             else:  # the first answer is lost, and something below us sends it once more
                 world.at(min(again_at, arrives_at + 50_000), self._arrive, request, t)
+                world.at(request.gives_up_at, self._give_up, request)
                 request.fate = "unheard"
 
     def _arrive(self, request: Request, sent: int) -> None:
@@ -109,7 +118,8 @@ class Network:
         if request.fate == "error" and rng.random() < 0.5:
             self._settle(request, t + self._latency(rng), None, Unavailable("The store said no."))
             return
-        answer = self._store.execute(request.effect, process.op, t, late=not request.awaited(t))
+        late = not request.awaited(t)
+        answer = self._store.execute(request.effect, process.op, t, late=late, sent=sent)
         request.ran = True
         if request.fate == "unheard":
             request.fate = ""
@@ -128,7 +138,9 @@ class Network:
     def _arrive_again(self, request: Request, sent: int) -> None:
         if self._world.t >= self._store.down_until and sent >= self._cut:
             process = request.process
-            self._store.execute(request.effect, process.op, self._world.t, late=True)
+            self._store.execute(
+                request.effect, process.op, self._world.t, late=True, again=True, sent=sent
+            )
 
     def _reply(self, request: Request, sent: int, answer: Any) -> None:
         process = request.process
@@ -168,9 +180,15 @@ class Network:
         else:
             self._settle(request, request.gives_up_at, None, unknown)
 
+    def _give_up(self, request: Request) -> None:
+        """The sender's time is over. It may have its answer."""
+        if request.process.epoch == request.epoch:
+            self._time_out(request)
+
     def _settle(self, request: Request, t: int, answer: Any, trouble: HoldfastError | None) -> None:
         if not request.settled:
             request.settled = True
+            t = min(t, request.gives_up_at)
             request.process.client.trouble_until(t)
             request.process.client.at(t, self._tell, request, answer, trouble)
 
@@ -188,6 +206,7 @@ class Network:
         """Wake the process when the key changes (where the store can tell), or in time."""
         client, epoch = process.client, process.epoch
         self._world.note(client, "waits", effect)
+        self._waiting[effect.token] = process, epoch
         if not self._plan.kind.push:
             client.at(client.later(min(effect.at_most, POLL_EVERY)), process.wake, epoch)
             return
@@ -203,6 +222,13 @@ class Network:
                     client.at(self._world.t + self._latency(rng), process.wake, epoch, found)
 
         self._store.watch(effect.key, effect.version, effect.token, notify)
+
+    def awaits(self, token: str, rng: Any) -> bool:
+        """Whether a call waits with this token. While there are faults, that may be wrong."""
+        if self._worst and rng.random() < WRONGLY_AWAITED:
+            return True
+        process, epoch = self._waiting.get(token, (None, 0))
+        return process is not None and process.epoch == epoch and not process.client.dead
 
     # --- chance -------------------------------------------------------------------------------
 

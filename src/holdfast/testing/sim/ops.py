@@ -18,8 +18,8 @@ class Op:
 
     __slots__ = (
         "attempts", "back_at", "cancel_in", "cleaned", "client", "ending", "evicted", "got",
-        "interruptible", "kind", "label", "outcome", "requests", "rng", "seen_free", "started",
-        "timeout", "tokens",
+        "interruptible", "kind", "label", "outcome", "passed_on", "requests", "rng", "seen_free",
+        "started", "timeout", "tokens",
     )  # fmt: skip
 
     def __init__(self, client: SimClient, label: str, kind: str, rng: Random, t: int) -> None:
@@ -38,6 +38,7 @@ class Op:
         self.evicted: set[int] = set()  # the fences of those whom it was told to have thrown out
         self.seen_free: tuple[str, ...] = ()  # keys of which it was told that nobody holds them
         self.outcome: BaseException | None = None
+        self.passed_on = False  # it got what another caller of its client had
         self.cleaned = True  # False: it could not take back what it had left
         self.cancel_in = 0  # after how many effects it is interrupted; 0: it is not
         self.interruptible = True

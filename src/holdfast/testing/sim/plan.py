@@ -100,6 +100,8 @@ class Plan:
     contention: bool  # everybody wants the same thing
     bundles: bool  # most want several keys for long, so that their beats can share a trip
     watched: bool  # most hold for long or only look, and replies may take longer than a ttl
+    crowd: bool = False  # many callers of each client want the same thing, each for a moment
+    patterns: bool = False  # everybody calls `once` or `lead`
     faults: tuple[str, ...] = field(default=())
 
     @property
@@ -113,7 +115,7 @@ class Plan:
         longest trip that is not given up, the doubt of the clock, a carried reading, and a
         thread that stands still between its own clock and the request."""
         stall = self.longest_stall if self.preempts else 0
-        return self.request_timeout + self.kind.doubt + 700_000 + stall
+        return self.request_timeout * 101 // 100 + self.kind.doubt + 700_000 + stall
 
     @property
     def clock_lag(self) -> Micros:
@@ -158,6 +160,11 @@ def make_plan(options: Options) -> Plan:
         bundles=rng.random() < 0.3,
         watched=rng.random() < 0.2,
     )
+    if rng.random() < 0.3:
+        plan.crowd, plan.bundles, plan.watched = True, False, False
+        plan.workers, plan.clients = rng.choice((3, 4, 6)), options.clients or rng.choice((1, 2, 3))
+        plan.keys, plan.ttls = plan.keys[:2], plan.ttls[:1]
+    plan.patterns = not plan.crowd and rng.random() < 0.15
     if plan.bundles:
         plan.watch_late = ttls[0] // 6
         plan.keys = plan.keys if options.keys else tuple("abcdef")
@@ -170,7 +177,7 @@ def make_plan(options: Options) -> Plan:
 
 _KIND_WEIGHTS: Final = (
     *("server", "server", "scripted", "observed", "observed", "seconds", "seconds"),
-    *("patchy", "dated", "last-writer", "failover", "scripted-failover"),
+    *("patchy", "dated", "last-writer", "failover", "scripted-failover", "amending", "amending"),
 )
 
 
@@ -184,7 +191,7 @@ def _with_faults(plan: Plan, on: dict[str, int]) -> Plan:
             fates.append((reached, name))
     plan.fates = tuple(fates)
     plan.incidents = tuple(name for name in INCIDENTS for _ in range(on.get(name, 0)))
-    plan.cancels = plan.cancels if "cancel" in on else 0.0
+    plan.cancels = (0.3 if plan.crowd else plan.cancels) if "cancel" in on else 0.0
     plan.preempts = plan.preempts if "preempt" in on else 0.0
     plan.jitter = plan.jitter if "reordering" in on else 0
     plan.faults = tuple(on)

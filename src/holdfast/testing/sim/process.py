@@ -9,15 +9,31 @@ thrown into the caller's generator, which cleans up as the faces do.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.core.effects import Draw, Emit, Keep, Load, Now, Scan, Sleep, Steps, Wait, Wall
+from holdfast.core.effects import (
+    Draw,
+    Emit,
+    Keep,
+    Load,
+    Now,
+    Park,
+    Scan,
+    Sleep,
+    Steps,
+    Wait,
+    Wall,
+)
 from holdfast.errors import HoldfastError
 from holdfast.testing.sim.checker import Violation
 
 if TYPE_CHECKING:
     from holdfast.testing.sim.client import SimClient
     from holdfast.testing.sim.ops import Op
+
+# How long a thread that was woken takes to run.
+LONGEST_WAKE = 2_000
 
 R = TypeVar("R")
 Script = Generator[Any, Any, R]
@@ -134,12 +150,22 @@ class Process:
         world = client.world
         if kind is Sleep:
             client.at(client.later(effect.duration), self.wake, epoch)
+        elif kind is Park:
+            effect.member.wake = partial(self._wake_parked, epoch)
+            client.at(client.later(effect.at_most), self.wake, epoch)
         elif kind is Wait:
             world.network.wait(self, effect)
         elif world.preempts and self.op.rng.random() < world.preempts:
             client.at(self._stall(), self._send, epoch, effect, client.now())
         else:
             world.network.send(self, effect, client.now())
+
+    def _wake_parked(self, epoch: int) -> None:
+        """Another thread of this client wakes this one, which runs a moment later."""
+        world, rng = self.client.world, self.op.rng
+        stalls = world.preempts and rng.random() < world.preempts
+        at = self._stall() if stalls else world.t + int(rng.random() * LONGEST_WAKE)
+        self.client.at(at, self.wake, epoch)
 
     def _send(self, epoch: int, effect: Any, sent: int) -> None:
         if epoch == self.epoch and self.stack:
@@ -184,6 +210,9 @@ class Process:
         if kind in (Now, Draw, Wall, Keep, Emit) or self.op.rng.random() < 0.3:
             self.interrupt()
             return True
+        if kind is Park:  # when it has been woken, and may have something to lose
+            self.op.cancel_in = 1
+            return False
         delay = int(self.op.rng.random() * 3 * (world.plan.latency + world.plan.jitter))
         self.client.at(world.t + delay, self.interrupt)
         return False

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 
 from holdfast.core import rules
 from holdfast.core.commands import ANYONE, Stamp, Wake
-from holdfast.core.contract import Applied, Conflict, Entry, Interval, Page, Swapped
-from holdfast.core.effects import Apply, ApplyMany, Load, Scan, Swap, SwapMany
+from holdfast.core.contract import Amended, Applied, Conflict, Entry, Interval, Page, Swapped
+from holdfast.core.effects import Amend, Apply, ApplyMany, Load, Scan, Swap, SwapMany
 from holdfast.core.records import EMPTY, SECOND, Record
 from holdfast.stores.blob.codec import expiries_from, parties_of, with_expiries
 from holdfast.testing.sim.clocks import Clock
@@ -47,11 +47,13 @@ class StoreModel:
         self._journal: list[tuple[int, str, Row | None]] = []
         self._last_version = 0
         self._watchers: dict[str, list[Watcher]] = {}
-        self._late = False
+        self._late = self._again = False
+        self._since = 0
         self._handlers: dict[type, Callable[[Any, Op], Any]] = {
             Load: lambda effect, op: self.entry(effect.key),
             Swap: self._swap,
             SwapMany: lambda effect, op: tuple(self._swap(swap, op) for swap in effect.swaps),
+            Amend: self._amend,
             Apply: self._apply,
             ApplyMany: lambda effect, op: tuple(self._apply(one, op) for one in effect.applies),
             Scan: self._scan,
@@ -59,10 +61,20 @@ class StoreModel:
 
     # --- requests -----------------------------------------------------------------------------
 
-    def execute(self, effect: Any, op: Op, t: int, *, late: bool) -> Any:
+    def execute(
+        self,
+        effect: Any,
+        op: Op,
+        t: int,
+        *,
+        late: bool,
+        again: bool = False,
+        sent: int | None = None,
+    ) -> Any:
         """Carry out a request now. `late`: whoever sent it has given up on it, or it is a
-        repetition."""
-        self.t, self._late = t, late
+        repetition (`again`). `sent`: when it was sent, if that was earlier."""
+        self.t, self._late, self._again = t, late, again
+        self._since = t if sent is None else sent
         return self._handlers[type(effect)](effect, op)
 
     def now(self) -> Interval | None:
@@ -133,6 +145,17 @@ class StoreModel:
         known = {(party.token, party.beat): party.expires_at for party in before}
         return with_expiries(record, expiries_from(record, date) | known)
 
+    def _amend(self, amend: Amend, op: Op) -> Amended:
+        row, entry = self._rows.get(amend.key), self.entry(amend.key)
+        if self._rng.random() < 0.5:  # the clock was read while it waited for another's lock
+            at = self.clock.at(self._rng.randint(min(self._since, self.t), self.t))
+            entry = replace(entry, now=Interval(at, at))
+        decision = amend.change(entry)
+        if decision.record is not None:
+            self._write(amend.key, row, decision.record, decision.wake, op)
+            entry = Entry(decision.record, self._last_version, entry.now)
+        return Amended(decision, entry)
+
     def _apply(self, apply: Apply, op: Op) -> Applied:
         row = self._rows.get(apply.key)
         now = self.now()
@@ -167,7 +190,7 @@ class StoreModel:
         else:
             self._rows[key] = record, self._last_version
         before = EMPTY if row is None else row[0]
-        self._ledger.landed(key, before, record, op, late=self._late)
+        self._ledger.landed(key, before, record, op, late=self._late, again=self._again)
         if wake and key in self._watchers:
             self._notify(key, wake)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from holdfast.core import commands
-from holdfast.core.effects import Apply, ApplyMany, Load, Scan, Swap, SwapMany, Wait
+from holdfast.core.effects import Amend, Apply, ApplyMany, Load, Scan, Swap, SwapMany, Wait
 from holdfast.core.holds import Hold
 from holdfast.core.records import Holder, Record, Waiter
 from holdfast.testing.sim.ledger import Landing
@@ -100,6 +100,7 @@ _WORDS: dict[type, Any] = {
         + ("away" if effect.record is None else _record(effect.record))
     ),
     SwapMany: lambda effect: f"swap {' '.join(swap.key for swap in effect.swaps)} in one trip",
+    Amend: lambda effect: f"amend {effect.key} {_command(effect.change.command)}",
     Apply: lambda effect: f"apply {effect.key} {_command(effect.command)}",
     ApplyMany: lambda effect: f"apply {' '.join(one.key for one in effect.applies)} in one trip",
     Scan: lambda effect: "scan",

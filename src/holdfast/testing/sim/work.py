@@ -7,22 +7,24 @@ what is ended before what is written, and what is undone when a call does not su
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdfast.core.acquiring import Terms, acquire_all_steps, acquire_steps
+from holdfast.core.cohorts import Member, acquire_in_line_steps, takes_part
 from holdfast.core.commands import Claim, Free, Offer, Renew, Take
 from holdfast.core.effects import Sleep, Steps
 from holdfast.core.evicting import evict_steps
 from holdfast.core.handing_over import enter_steps, offer_steps
 from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold
 from holdfast.core.listing import Purged, list_steps, purge_steps
-from holdfast.core.records import SECOND, Mode
+from holdfast.core.records import NEVER, SECOND, Mode
 from holdfast.core.renewing import renew_steps
 from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, release_steps, undo_steps
 from holdfast.core.tickets import Ticket
 from holdfast.core.wait_until_free import wait_until_free_steps
-from holdfast.core.waiting import BoundedWait
-from holdfast.errors import HoldfastError, LeaseLost
+from holdfast.core.waiting import BoundedWait, answers_by
+from holdfast.errors import HoldfastError, LeaseLost, OutcomeUnknown, Refused, Unavailable
 from holdfast.testing.sim.ledger import Belief
 from holdfast.testing.sim.ops import Op
 from holdfast.testing.sim.process import Interrupted, R, Script, run
@@ -30,8 +32,9 @@ from holdfast.testing.sim.process import Interrupted, R, Script, run
 if TYPE_CHECKING:
     from holdfast.testing.sim.client import SimClient
 
-GRACE = 5 * SECOND
-RETRY_FOR = 5 * SECOND
+# As in the runtime, but shorter: a history is.
+MOMENT = SECOND // 5
+CLEAN_UP_FOR = 5 * SECOND
 
 
 # --- calls ------------------------------------------------------------------------------------
@@ -45,10 +48,25 @@ def claim(op: Op, key: str, ttl: int, mode: Mode, limit: int | None) -> Attempt:
     return attempt
 
 
-def enter(client: SimClient, op: Op, attempt: Attempt, steps: Steps[Hold]) -> Script[Belief | None]:
+def in_time(op: Op, by: int, steps: Steps[R]) -> Script[R]:
+    """Run the steps of a call that was promised to be back by then."""
+    world = op.client.world
+    began = world.t
+    try:
+        answer = yield from run(steps)
+    except HoldfastError:
+        world.ledger.came_back(op, began, by)
+        raise
+    world.ledger.came_back(op, began, by)
+    return answer
+
+
+def enter(
+    client: SimClient, op: Op, attempt: Attempt, steps: Steps[Hold], by: int = NEVER
+) -> Script[Belief | None]:
     """Get a lease: acquire, join or take."""
     try:
-        hold = yield from run(steps)
+        hold = yield from in_time(op, by, steps)
     except (HoldfastError, Interrupted) as trouble:
         yield from fail(client, op, trouble, (attempt,))
         return None
@@ -58,12 +76,56 @@ def enter(client: SimClient, op: Op, attempt: Attempt, steps: Steps[Hold]) -> Sc
     return belief
 
 
+def acquire(client: SimClient, op: Op, attempt: Attempt, terms: Terms) -> Script[Belief | None]:
+    """Get a lease, together with other callers of this client that want the same."""
+    now = client.now()
+    if not takes_part(claim_of(attempt), terms):
+        steps = acquire_steps(client.observations, attempt, terms, now)
+        return (yield from enter(client, op, attempt, steps, _acquired_by(terms, now)))
+    member, cohorts = Member(attempt, terms.care, now), client.cohorts
+    try:
+        if cohorts.enter(member, terms, now):
+            steps = acquire_steps(client.observations, attempt, terms, now)
+        else:
+            steps = acquire_in_line_steps(client.observations, cohorts, member, attempt, terms)
+        hold = yield from in_time(op, _acquired_by(terms, now), steps)
+        cohorts.granted(member, hold)
+        op.passed_on = hold.token not in op.tokens
+        op.tokens.add(hold.token)
+    except (HoldfastError, Interrupted) as trouble:
+        turn = None if member.cohort is None else member.cohort.turn
+        if turn is not None and turn.by is member and turn.hold is not None:
+            op.tokens.add(turn.hold.token)
+        given_hold = cohorts.given(member)
+        attempts = [attempt]
+        if given_hold is not None:
+            op.ending = given_hold
+            given_hold.end("released")
+            attempts.append(Attempt(attempt.key, Free(given_hold.token), NO_BEAT, touched=True))
+        if isinstance(trouble, HoldfastError) and not isinstance(trouble, Refused):
+            cohorts.dissolve(member, attempt.trouble_since)
+        yield from fail(client, op, trouble, attempts)
+        cohorts.move_on(member)
+        return None
+    belief = client.adopt(hold, op)
+    op.back_at = client.world.t
+    client.world.ledger.op_done(op)
+    return belief
+
+
+def claim_of(attempt: Attempt) -> Claim:
+    """The claim of an attempt that is one."""
+    assert isinstance(attempt.command, Claim)
+    return attempt.command
+
+
 def acquire_all(
     client: SimClient, op: Op, attempts: Sequence[Attempt], terms: Terms
 ) -> Script[list[Belief]]:
     """Get several leases, all or none."""
     try:
-        yield from run(acquire_all_steps(client.observations, attempts, terms))
+        steps = acquire_all_steps(client.observations, attempts, terms)
+        yield from in_time(op, _acquired_by(terms, client.now()), steps)
     except (HoldfastError, Interrupted) as trouble:
         for belief in op.got:
             client.end(belief.hold, "released", "released")
@@ -89,12 +151,28 @@ def fail(
 
 
 def undo(client: SimClient, op: Op, attempts: Sequence[Attempt]) -> Script[None]:
-    """As `Driver.undo`."""
+    """As `Driver.undo`: here, if that takes but a moment, or else in the background."""
     if any(attempt.touched for attempt in attempts):
+        by = client.now() + MOMENT
         try:
-            yield from run(undo_steps(client.observations, attempts, client.now() + GRACE))
+            yield from in_time(op, by, undo_steps(client.observations, attempts, by))
         except HoldfastError:
             op.cleaned = False
+            undo_later(client, op, attempts)
+
+
+def undo_later(client: SimClient, op: Op, attempts: Sequence[Attempt]) -> None:
+    """As `Driver.undo_later`: in a thread of its own, for a bounded time."""
+    cleaning = Op(client, f"{op.label}.clean", "clean", op.rng, client.world.t)
+    cleaning.tokens, cleaning.ending, cleaning.outcome = op.tokens, op.ending, op.outcome
+    cleaning.interruptible = False
+    steps = undo_steps(client.observations, attempts, client.now() + CLEAN_UP_FOR)
+
+    def clean() -> Script[None]:
+        with suppress(HoldfastError):
+            yield from run(steps)
+
+    client.start(cleaning, clean(), client.forget)
 
 
 def release(client: SimClient, op: Op, belief: Belief) -> Script[None]:
@@ -104,16 +182,27 @@ def release(client: SimClient, op: Op, belief: Belief) -> Script[None]:
     if not client.end(hold, "released", "released") or not hold.care.may_release:
         return
     op.tokens.add(hold.token)
-    attempt = Attempt(hold.key, Free(hold.token), NO_BEAT)
+    cohorts, now = client.cohorts, client.now()
+    if cohorts.pass_on(hold, now):
+        return
+    heir = hold.heir
+    if heir and not client.world.network.awaits(heir, op.rng):
+        heir = ""
+    attempt = Attempt(hold.key, Free(hold.token, heir), NO_BEAT)
     attempt.touched = True
-    now = client.now()
+    cohorts.going_back(hold, attempt)
+    by = _answers_by(client)
     try:
-        yield from run(release_steps(client.observations, attempt, now, now + RETRY_FOR))
+        yield from in_time(op, by, release_steps(client.observations, attempt, now, by))
+    except (Unavailable, OutcomeUnknown):
+        undo_later(client, op, (attempt,))
     except HoldfastError:
         return
     except Interrupted:
         op.interruptible = False
         yield from undo(client, op, (attempt,))
+    finally:
+        cohorts.move_on(hold.member)
 
 
 def hand_over(client: SimClient, op: Op, belief: Belief) -> Script[None]:
@@ -128,22 +217,27 @@ def hand_over(client: SimClient, op: Op, belief: Belief) -> Script[None]:
     op.ending = hold
     if not client.end(hold, "handed over", "handed over"):
         return
+    client.cohorts.going_back(hold, attempt)
+    by = _answers_by(client)
     try:
-        yield from run(offer_steps(client.observations, attempt, client.now() + RETRY_FOR))
+        yield from in_time(op, by, offer_steps(client.observations, attempt, by))
     except (HoldfastError, Interrupted):
         op.interruptible = False
         yield from undo(client, op, (attempt,))
         return
+    finally:
+        client.cohorts.move_on(hold.member)
     client.world.offered.append(ticket)
 
 
-def renew(client: SimClient, belief: Belief) -> Script[None]:
+def renew(client: SimClient, op: Op, belief: Belief) -> Script[None]:
     """Renew by hand."""
     hold = belief.hold
     if not hold.valid(client.now()):
         return
+    by = _answers_by(client)
     try:
-        yield from run(renew_steps(client.observations, hold))
+        yield from in_time(op, by, renew_steps(client.observations, hold, by))
     except LeaseLost as lost:
         client.lose(hold, str(lost))
     except HoldfastError:
@@ -163,6 +257,10 @@ def work(client: SimClient, op: Op) -> Script[None]:
 def pick_kind(client: SimClient, op: Op) -> str:
     """What to do next."""
     world, throw = client.world, op.rng.random()
+    if world.plan.patterns:
+        return "once" if throw < 0.5 else "lead"
+    if world.plan.crowd and op.rng.random() < 0.8:
+        return "hold"
     if throw < 0.10 and world.offered:
         return "take"
     if throw < 0.22 and world.shared:
@@ -186,8 +284,7 @@ def _hold(client: SimClient, op: Op) -> Script[None]:
     key = plan.keys[int(rng.random() * len(plan.keys))]
     mode, limit = _mode(client, op)
     attempt = claim(op, key, rng.choice(plan.ttls), mode, limit)
-    steps = acquire_steps(client.observations, attempt, _terms(client, op), client.now())
-    belief = yield from enter(client, op, attempt, steps)
+    belief = yield from acquire(client, op, attempt, _terms(client, op))
     if belief is not None:
         yield from _use(client, op, [belief])
 
@@ -213,8 +310,9 @@ def _take(client: SimClient, op: Op) -> Script[None]:
     op.tokens.add(ticket.token)
     attempt = Attempt(ticket.key, Take(ticket.token, token, client.name, ticket.ttl))
     op.attempts.append(attempt)
-    steps = enter_steps(client.observations, attempt, Care(), client.now() + RETRY_FOR)
-    belief = yield from enter(client, op, attempt, steps)
+    by = _answers_by(client)
+    steps = enter_steps(client.observations, attempt, Care(), by)
+    belief = yield from enter(client, op, attempt, steps, by)
     if belief is not None:
         yield from _use(client, op, [belief])
 
@@ -224,9 +322,10 @@ def _join(client: SimClient, op: Op) -> Script[None]:
     ticket = shared.pop(int(rng.random() * len(shared)))
     op.tokens.add(ticket.token)
     attempt = Attempt(ticket.key, Renew(ticket.token))
-    care = Care(may_release=ticket.may_release)
-    steps = enter_steps(client.observations, attempt, care, client.now() + RETRY_FOR)
-    belief = yield from enter(client, op, attempt, steps)
+    care = Care(may_release=ticket.may_release, joined=True)
+    by = _answers_by(client)
+    steps = enter_steps(client.observations, attempt, care, by, ticket.fence)
+    belief = yield from enter(client, op, attempt, steps, by)
     if belief is not None:
         yield from _use(client, op, [belief])
 
@@ -236,10 +335,11 @@ def _evict(client: SimClient, op: Op) -> Script[None]:
     key = world.plan.keys[int(op.rng.random() * len(world.plan.keys))]
     holders = world.store.record(key).holders
     fence = holders[0].fence if holders and op.rng.random() < 0.5 else None
-    steps = evict_steps(client.observations, key, fence, client.now() + RETRY_FOR)
-    evicted = yield from _quietly(op, steps)
+    by = _answers_by(client)
+    evicted = yield from _quietly(op, evict_steps(client.observations, key, fence, by), by)
     if evicted is not None:
         op.evicted.update(holder.fence for holder in evicted.holders)
+        client.cohorts.evicted(key)
     world.ledger.op_done(op)
 
 
@@ -260,16 +360,18 @@ def _watch(client: SimClient, op: Op) -> Script[None]:
     plan = client.world.plan
     key = plan.keys[int(op.rng.random() * len(plan.keys))]
     timeout = op.timeout = op.rng.choice((0, plan.longest_ttl // 2, 3 * plan.longest_ttl, None))
-    wait = BoundedWait(key, client.name, timeout, 10 * SECOND, client.now())
-    yield from _quietly(op, wait_until_free_steps(client.observations, wait))
+    wait = BoundedWait(
+        key, client.name, timeout, 10 * SECOND, client.now(), request_timeout=plan.request_timeout
+    )
+    yield from _quietly(op, wait_until_free_steps(client.observations, wait), wait.answers_by)
     op.back_at = client.world.t
     op.seen_free = (key,) if op.outcome is None else ()
     client.world.ledger.op_done(op)
 
 
-def _quietly(op: Op, steps: Steps[R]) -> Script[R | None]:
+def _quietly(op: Op, steps: Steps[R], by: int = NEVER) -> Script[R | None]:
     try:
-        return (yield from run(steps))
+        return (yield from in_time(op, by, steps))
     except (HoldfastError, Interrupted) as trouble:
         op.outcome = trouble
         return None
@@ -277,7 +379,7 @@ def _quietly(op: Op, steps: Steps[R]) -> Script[R | None]:
 
 def _mode(client: SimClient, op: Op) -> tuple[Mode, int | None]:
     world, throw = client.world, op.rng.random()
-    if world.plan.contention or throw < 0.55:
+    if world.plan.contention or world.plan.crowd or throw < 0.55:
         return "exclusive", None
     return ("shared", None) if throw < 0.8 else ("counted", world.plan.limit)
 
@@ -285,9 +387,22 @@ def _mode(client: SimClient, op: Op) -> tuple[Mode, int | None]:
 def _terms(client: SimClient, op: Op) -> Terms:
     rng, ttl = op.rng, client.world.plan.longest_ttl
     timeout = op.timeout = rng.choice((0, ttl // 2, 3 * ttl, None))
+    if client.world.plan.crowd and not timeout:
+        timeout = op.timeout = None
     max_hold = 2 * ttl if rng.random() < 0.1 else None
     care = Care(keep=rng.random() < 0.85, max_hold=max_hold)
-    return Terms(timeout, rng.choice((None, None, True, True, False)), 10 * SECOND, care)
+    fair = rng.choice((None, None, True, True, False))
+    return Terms(timeout, fair, 10 * SECOND, care, client.world.plan.request_timeout)
+
+
+def _acquired_by(terms: Terms, started: int) -> int:
+    """By when a claim must be back."""
+    return answers_by(started, terms.timeout, terms.request_timeout)
+
+
+def _answers_by(client: SimClient) -> int:
+    """By when a call that begins now, and does not wait for a lock, must be back."""
+    return client.now() + client.world.plan.request_timeout
 
 
 # --- while it is held ---------------------------------------------------------------------------
@@ -312,42 +427,57 @@ def _body(client: SimClient, op: Op, beliefs: list[Belief]) -> Script[None]:
     rng, world = op.rng, client.world
     ttl = beliefs[0].hold.ttl
     plan = world.plan
-    long = rng.random() < (0.9 if plan.bundles or plan.watched else 0.5)
+    long = not plan.crowd and rng.random() < (0.9 if plan.bundles or plan.watched else 0.5)
     for _ in range(1 + int(rng.random() * (4 if long else 1))):
         for belief in beliefs:
-            world.look(belief)
+            world.look_and_write(belief)
         if rng.random() < 0.15:
             _share(client, op, beliefs[0])
         if rng.random() < 0.1:
-            yield from renew(client, beliefs[0])
-        span = (3 * ttl if plan.watched else ttl) if long else ttl // 20
+            yield from renew(client, op, beliefs[0])
+        span = (3 * ttl if plan.watched else ttl) if long else ttl // (200 if plan.crowd else 20)
         yield from Sleep(1000 if world.healing else int(rng.random() * span))
     for belief in beliefs:
-        world.look(belief)
+        world.look_and_write(belief)
 
 
 def _share(client: SimClient, op: Op, belief: Belief) -> None:
     hold = belief.hold
+    hold.shared = True
     if hold.valid(client.now()):
         ticket = Ticket(hold.key, hold.token, hold.fence, hold.ttl, op.rng.random() < 0.5)
         client.world.shared.append(ticket)
 
 
 def _let_go(client: SimClient, op: Op, belief: Belief) -> Script[None]:
-    throw = op.rng.random()
+    throw = op.rng.random() * (0.8 if client.world.plan.crowd else 1)
     if throw < 0.75 or client.world.healing:
         yield from release(client, op, belief)
     elif throw < 0.87:
         yield from hand_over(client, op, belief)
     elif throw < 0.93:
-        client.end(belief.hold, "lost", "dropped")
+        client.dropped(belief.hold)
     else:
         yield from _hold_on(client, op, [belief])
         yield from release(client, op, belief)
     client.world.look(belief)
 
 
+def _once(client: SimClient, op: Op) -> Script[None]:
+    from holdfast.testing.sim.patterns import Once
+
+    yield from Once(client, op).script()
+
+
+def _lead(client: SimClient, op: Op) -> Script[None]:
+    from holdfast.testing.sim.patterns import Candidate
+
+    yield from Candidate(client, op).script()
+
+
 _WORK = {
+    "once": _once,
+    "lead": _lead,
     "hold": _hold,
     "all": _all,
     "take": _take,

@@ -24,7 +24,7 @@ from holdfast.testing.sim.checker import Checker, Violation
 from holdfast.testing.sim.checks import all_checkers
 from holdfast.testing.sim.client import SimClient
 from holdfast.testing.sim.clocks import Clock, drawn_rate, stream
-from holdfast.testing.sim.ledger import Belief, Landing, Ledger
+from holdfast.testing.sim.ledger import Belief, Goal, Landing, Ledger
 from holdfast.testing.sim.nemesis import Nemesis
 from holdfast.testing.sim.network import Network
 from holdfast.testing.sim.ops import Op
@@ -33,7 +33,9 @@ from holdfast.testing.sim.process import Process
 from holdfast.testing.sim.stores import StoreModel
 from holdfast.testing.sim.work import pick_kind, work
 
-_STORE, _OP = 31, 32
+_STORE, _OP, _WRITE = 31, 32, 33
+LATE = 0.2  # how many writes are late, where threads stand still
+BACKGROUND = ("beat", "clean")  # what no caller waits for
 STORE_EPOCH = 1_700_000_000_000_000
 
 Note = tuple[int, str, str, Any]
@@ -57,7 +59,7 @@ class Worker:
         self._count += 1
         label = f"{self._slot}.{self._number}.{self._count}"
         rng = stream(world.options.seed, _OP, self._slot, self._number, self._count)
-        gap = int(rng.random() * (world.plan.longest_ttl // 4))
+        gap = int(rng.random() * (world.plan.longest_ttl // (200 if world.plan.crowd else 4)))
         client.at(world.t + gap, self._start, client, label, rng)
 
     def _start(self, client: SimClient, label: str, rng: Random) -> None:
@@ -70,7 +72,7 @@ class Worker:
         op = Op(client, label, "", rng, world.t)
         op.kind = pick_kind(client, op)
         if rng.random() < world.plan.cancels:
-            op.cancel_in = 1 + int(rng.random() * 25)
+            op.cancel_in = 1 + int(rng.random() * (8 if world.plan.crowd else 25))
         world.busy += 1
         world.note(client, "starts", op)
         client.start(op, work(client, op), self._ended)
@@ -102,10 +104,12 @@ class World:
         self.preempts = self.plan.preempts
         self.offered: list[Ticket] = []
         self.shared: list[Ticket] = []
+        self.published: dict[Goal, int] = {}  # the results of `once`, and since when they are there
         self.log: list[Note] | None = [] if record else None
         self.heap: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
         self._planned = 0
         self.ledger = Ledger(self, all_checkers() if checkers is None else checkers)
+        self._writes = stream(options.seed, _WRITE)
         rng = stream(options.seed, _STORE)
         clock = Clock(drawn_rate(rng), STORE_EPOCH + rng.randrange(1_000_000))
         self.store = StoreModel(self.plan.kind, clock, rng, self.ledger)
@@ -176,7 +180,7 @@ class World:
 
     def replace(self, client: SimClient, delay: int) -> None:
         """A client crashes; a new one takes its slot, at once known and soon at work."""
-        running = sum(1 for process in client.processes if process.op.kind != "beat")
+        running = sum(1 for process in client.processes if process.op.kind not in BACKGROUND)
         self.busy -= running
         client.crash()
         newcomer = SimClient(self, client.slot, client.generation + 1)
@@ -194,6 +198,17 @@ class World:
         """A party looks whether it still holds."""
         client = belief.client
         self.ledger.looked(belief, belief.hold.valid(client.now()))
+
+    def look_and_write(self, belief: Belief) -> None:
+        """A party looks whether it still holds, and then writes. It may stand still in between."""
+        self.look(belief)
+        hold, client = belief.hold, belief.client
+        if hold.holder.mode != "exclusive" or not hold.valid(client.now()):
+            return
+        rng = self._writes
+        stands_still = rng.random() < LATE and self.preempts > 0
+        delay = self.pause_length(rng) if stands_still else int(rng.random() * self.plan.latency)
+        client.at(self.t + delay, self.ledger.wrote, belief)
 
     # --- the record of it ---------------------------------------------------------------------
 

@@ -30,7 +30,11 @@ class Script:
         self.parts = ("start", *parts, name)
         files = [_FOLDER / f"{part}.lua" for part in self.parts]
         source = "\n".join(file.read_text(encoding="utf-8") for file in files)
-        self.source = _BROKEN_TEXT.sub("", source).encode()
+        self.use(_BROKEN_TEXT.sub("", source).encode())
+
+    def use(self, source: bytes) -> None:
+        """Be this text."""
+        self.source = source
         self.sha = sha1(self.source, usedforsecurity=False).hexdigest().encode()
         # How a request starts that names the script, and one that brings it along.
         self.by_hash = bulk(b"EVALSHA") + bulk(self.sha)
@@ -44,15 +48,24 @@ class Script:
 
 
 CLAIM = Script(
-    "claim", "fast_claim", "queue_head", "fast_turn", "fast_join", "record", "queue", "rules"
+    "claim",
+    "fast_claim",
+    "queue_head",
+    "fast_turn",
+    "fast_join",
+    "record",
+    "queue",
+    "rules",
+    "past",
 )
 RENEW = Script("renew", "fast_renew", *_RULES)
 FREE = Script("free", "fast_free", *_RULES)
 OFFER = Script("offer", *_RULES)
-TAKE = Script("take", *_RULES)
-EVICT = Script("evict", *_RULES)
+TAKE = Script("take", *_RULES, "past")
+EVICT = Script("evict", *_RULES, "past")
+LOAD = Script("load")
 SWAP = Script("swap", "record")
 SCAN = Script("scan", "record")
 INDEX_ADD = Script("index_add", "record")
 
-ALL = (CLAIM, RENEW, FREE, OFFER, TAKE, EVICT, SWAP, SCAN, INDEX_ADD)
+ALL = (CLAIM, RENEW, FREE, OFFER, TAKE, EVICT, LOAD, SWAP, SCAN, INDEX_ADD)

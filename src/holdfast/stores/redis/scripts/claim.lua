@@ -8,13 +8,22 @@ local lasts, channel = string.match(ARGV[6], '^(%d+) (%x+)$')
 local queueing = lasts and '1' or '0'
 
 local holders, queue, soonest = alive(record.holders), living(record)
-local swept = #holders < #record.holders or #queue < #record.queue
+local swept = #holders < #record.holders or queue ~= record.queue
+local gone = {}
+for _, holder in ipairs(record.holders) do
+  if dead(holder) then gone[#gone + 1] = holder end
+end
 local start, stop = find_line(queue, claim.token)
 
 -- Write it, and tell whom it lets in that the dead are gone.
-local function write_claim()
-  write_record(record)
-  if swept and record.queue ~= '' then wake(record, next_up(record)) end
+local function write_claim(place, from, to)
+  if swept and place then
+    local text = table.concat(queue_pieces(record.queue, place, from, to))
+    record.queue, place, from = stretch(text, 1, #text - 1)
+  end
+  write_record(record, place, from, to)
+  for _, holder in ipairs(gone) do remember(holder, 'expired', '""', '""') end
+  if swept and not is_empty(record.queue) then wake(record, next_up(record)) end
 end
 
 local mine = find(holders, claim.token)
@@ -31,12 +40,13 @@ end
 
 local ahead = start and lines_before(queue, start) or queue
 if fits_beside(claim, holders, ahead) then
-  local fence = next_fence(record)
-  claim.fence, claim.acquired_at, claim.expires_at = digits(fence), at, expiry(claim.ttl)
+  local last = next_fence(record)
+  claim.fence = digits(first_fence(claim.mode, record, last))
+  claim.acquired_at, claim.expires_at = at, expiry(claim.ttl)
   holders[#holders + 1] = holder_of(claim)
   queue = without_line(queue, claim.token)
   record = {
-    rev = record.rev, fence = fence, soonest = queue == '' and 0 or soonest,
+    rev = record.rev, fence = last, soonest = is_empty(queue) and 0 or soonest,
     holders = holders, queue = queue,
   }
   write_claim()
@@ -44,24 +54,20 @@ if fits_beside(claim, holders, ahead) then
 end
 
 local first, more = queue_head(ahead)
+more = digits(count_lines(ahead, more))
 if not lasts then
-  return unchanged(record, 'blocked', queueing, digits(more), array(holders), first)
+  return unchanged(record, 'blocked', queueing, more, array(holders), first)
 end
-local since = start and string.match(string.sub(queue, start, stop), '"since":(%d+)') or at
+local since = start and string.match(queue.text, '"since":(%d+)', start) or at
 local owner = string.match(claim.rest, '^(.-),"note":') -- inside a text its quotes had backslashes
 local place = string.format(
   '{"token":"%s","mode":"%s","ttl":%s,"since":%s,"expires_at":%.0f,"beat":"%s","limit":%s,%s,' ..
   '"bell":"%s"}',
   claim.token, claim.mode, lasts, since, now + lasts, claim.beat, claim.limit, owner, channel)
-if start then
-  queue = string.sub(queue, 1, start - 1) .. place .. string.sub(queue, stop + 1)
-else
-  soonest = queue == '' and MOST or soonest
-  queue = joined(queue, place)
-end
+soonest = is_empty(queue) and MOST or soonest
 record = {
   rev = record.rev, fence = record.fence, soonest = math.min(soonest, now + lasts),
   holders = holders, queue = queue,
 }
-write_claim()
-return answer(record, 'blocked', queueing, digits(more), array(holders), first)
+write_claim(place, start, stop)
+return answer(record, 'blocked', queueing, more, array(holders), first)

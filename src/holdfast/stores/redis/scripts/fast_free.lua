@@ -1,6 +1,6 @@
 -- Fast path: free the only holder of a lock for which nobody waits, or for which an exclusive
 -- claim is first in the queue.
-local rev, fence, _, soonest, first = string.match(raw or '', HEAD)
+local rev, fence, _, soonest, first = string.match(raw and #raw < LONG and raw or '', HEAD)
 if rev and now > tonumber(rev) and tonumber(fence) < MOST and string.sub(raw, -2) == ']}' then
   local token = ARGV[2]
   local mine = '{"token":"' .. token .. '",'
@@ -17,8 +17,9 @@ if rev and now > tonumber(rev) and tonumber(fence) < MOST and string.sub(raw, -2
     end
     local next_token = string.match(raw, '^{"token":"([^"]*)","mode":"exclusive",', queue)
     local channel = next_token and string.match(raw, '^[^\n]*,"bell":"(%x+)"},?\n', queue)
-    if channel and now <= tonumber(soonest) then
+    if channel and now <= tonumber(soonest) and tonumber(soonest) <= now + LONGEST then
       redis.call('SET', KEYS[1], freed, 'PX', ARGV[1])
+      if #channel > 12 then next_token = string.sub(redis.sha1hex(next_token), 1, 16) end
       redis.pcall('PUBLISH', KEYS[1] .. ':wake:' .. channel, at .. ' ' .. next_token)
       return now
     end

@@ -16,8 +16,10 @@ then
     local queue = string.sub(raw, stop + #BETWEEN + 1, -4)
     local terms, owner = string.match(ARGV[7],
       '^,("beat":"[^"]*","limit":%w+),"offered":%l+,(.-),"note":')
-    if terms and (queue == '' or now <= tonumber(soonest)) then
-      local first, more = queue_head(queue)
+    local lives = now <= tonumber(soonest) and tonumber(soonest) <= now + LONGEST
+    if terms and (queue == '' or lives) then
+      local ahead = stretch(queue, 1, #queue)
+      local first, more = queue_head(ahead)
       local ends = string.format('%.0f', now + lasts)
       local place = mine .. '"mode":"exclusive","ttl":' .. lasts .. ',"since":' .. at
         .. ',"expires_at":' .. ends .. ',' .. terms .. ',' .. owner .. ',"bell":"' .. channel
@@ -30,7 +32,8 @@ then
       local text = head_text(fence, '', ends) .. holder .. '\n],"queue":[\n' .. place
       local holder_ms = math.ceil(math.max(ttl, expires_at - now) / 1000)
       redis.call('SET', KEYS[1], text, 'PX', string.format('%.0f', ARGV[1] + holder_ms))
-      return 'blocked\n' .. at .. '\n' .. at .. '\n1\n' .. more .. '\n[' .. holder .. ']\n' .. first
+      return 'blocked\n' .. at .. '\n' .. at .. '\n1\n' .. count_lines(ahead, more)
+        .. '\n[' .. holder .. ']\n' .. first
     end
   end
 end

@@ -1,5 +1,5 @@
 -- Fast path: renew the only holder of a lock for which nobody waits.
-if raw and string.sub(raw, -15) == '\n],"queue":[\n]}' then
+if raw and #ARGV[4] < 2 and string.sub(raw, -15) == '\n],"queue":[\n]}' then
   local rev, fence = string.match(raw, '^{"v":1,"rev":(%d+),"fence":(%d+),')
   local before_holder = ',"soonest":0,"holders":[\n'
   local head, mine = string.find(raw, before_holder .. '{"token":"' .. ARGV[2] .. '",', 1, true)

@@ -32,6 +32,11 @@ local function next_fence(record)
   return math.max(record.fence + 1, now)
 end
 
+-- The first of the numbers of a new grant; the last is the record's next fence.
+local function first_fence(mode, record, last)
+  return mode == 'exclusive' and math.max(record.fence + 1, last - RANGE) or last
+end
+
 local function expiry(ttl)
   return digits(now + ttl)
 end
@@ -54,7 +59,7 @@ local function fits_beside(claim, holders, ahead)
   for _, holder in ipairs(holders) do
     if look(holder) then return false end
   end
-  each_waiter(ahead, look)
+  if ahead then each_waiter(ahead, look) end
   return fits
 end
 
@@ -69,12 +74,18 @@ local function next_up(record)
     -- Who goes with the last one goes with all before it.
     local fits = last and goes_with(waiter, last)
       and (waiter.mode ~= 'counted' or count < (tonumber(waiter.limit) or 0))
-    if not last then fits = fits_beside(waiter, holders, '') end
+    if not last then fits = fits_beside(waiter, holders) end
     if not fits then return true end
     waiters[#waiters + 1] = waiter
     count, last = count + 1, waiter
   end)
   return waited_for and waiters or nil
+end
+
+-- How a waiter is named on its client's channel: by a hash of its token, which is a secret. Clients
+-- up to 0.1.0, whose channels have 12 digits, know only the token.
+local function name_of(token, client)
+  return #client > 12 and string.sub(redis.sha1hex(token), 1, 16) or token
 end
 
 -- Tell them, each on its own client's channel, so that no other client wakes for nothing.
@@ -84,8 +95,12 @@ local function wake(record, waiters)
   if not waiters then told[common] = ' *' end
   for _, waiter in ipairs(waiters or {}) do
     local client = string.match(waiter.text, ',"bell":"(%x+)"}$')
-    local channel = client and common .. ':' .. client or common
-    told[channel] = (told[channel] or '') .. ' ' .. waiter.token
+    if client then
+      local channel = common .. ':' .. client
+      told[channel] = (told[channel] or '') .. ' ' .. name_of(waiter.token, client)
+    else
+      told[common] = ' *'
+    end
   end
   for channel, whom in pairs(told) do
     redis.pcall('PUBLISH', channel, record.rev .. whom)
@@ -94,7 +109,7 @@ end
 
 -- The answer to a holder: its grant, and who waits behind it.
 local function granted(reply, record, holder, queue)
-  return reply(record, 'granted', holder.text, (queue_head(queue)))
+  return reply(record, 'granted', holder.text, queue and (queue_head(queue)) or '')
 end
 
 local record = read_record()

@@ -26,11 +26,18 @@
 --
 
 local MOST = 9007199254740991
+-- The longest ttl, 30 days: no place in the queue can last longer.
+local LONGEST = 2592000000000
+-- At most so many numbers belong to an exclusive grant: see rule 3 of `holdfast.core.rules`.
+local RANGE = 1000
 -- A record until its first holder.
 local HEAD = '^{"v":1,"rev":(%d+),"fence":(%d+),"updated_at":%d+,"freed":"([^"]*)",' ..
   '"soonest":(%d+),"holders":%[\n()'
 -- What is between the holders and the queue. No text of JSON has a line break, so it is there once.
 local BETWEEN = '],"queue":[\n'
+
+-- A record of this size has a long queue, and is changed in place: see `write_record`.
+local LONG = 16384
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]

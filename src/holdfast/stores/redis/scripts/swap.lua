@@ -5,7 +5,7 @@
 local rev = raw and counted(string.match(raw, '^{"v":%d+,"rev":(%d+),'))
 local version = raw and (rev or redis.sha1hex(raw)) or ''
 if version ~= ARGV[2] then
-  return { 'conflict', at, raw or '' }
+  return { 'conflict', at, raw }
 end
 local written = digits(math.max((rev or 0) + 1, now))
 if ARGV[3] ~= '' then

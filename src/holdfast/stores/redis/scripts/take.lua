@@ -21,4 +21,5 @@ local holders = without(record.holders, ticket)
 holders[#holders + 1] = taken
 record.fence, record.holders, record.freed = fence, holders, ''
 write_record(record)
+remember(offered, 'handed over', owner, '""')
 return granted(answer, record, taken, (living(record)))

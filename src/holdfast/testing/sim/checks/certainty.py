@@ -3,7 +3,9 @@
 When a call ends with `Unavailable` or `Misconfigured`, it has brought nobody in and thrown nobody
 out: what the store may have done for it is told as `OutcomeUnknown`. (A call for several keys may
 have got some of them; it gives them back. What somebody else has ended meanwhile, or what has run
-out, does not count. And a write that something below us delivers once more is nobody's to know.)
+out, does not count. Nor does what a claim gives back: it is its own, also if the release of
+somebody else has granted it. And a write that something below us delivers once more is nobody's to
+know.)
 """
 
 from __future__ import annotations
@@ -29,16 +31,19 @@ class Certainty(Checker):
     def landed(self, landing: Landing) -> None:
         op = landing.op
         cleans_up = op.outcome is not None
+        # A copy comes at any time, also long after a later request of the call has been answered:
+        # a claim that took a place in the queue then gets the lock, and nobody asked for it.
+        counts = not cleans_up and not landing.again
         for holder in landing.left:
             by, _ = self._brought.get(holder.token, (None, 0))
             if by is op and cleans_up:
                 continue  # too late: it has said by now that there is nothing
             self._brought.pop(holder.token, None)
-            own = op.kind == "evict" or holder.token in op.tokens
-            if own and by is not op and not cleans_up:
+            ended = op.kind == "evict" or (op.kind == "take" and holder.token in op.tokens)
+            if ended and by is not op and counts:
                 self._removed.setdefault(op, set()).add(holder.token)
         for holder in landing.joined:
-            if holder.token in op.tokens and not cleans_up:
+            if holder.token in op.tokens and counts:
                 self._brought[holder.token] = op, landing.t + holder.ttl
 
     def op_done(self, op: Op) -> None:

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from holdfast.testing.sim.checker import Checker
 from holdfast.testing.sim.ledger import Belief
+
+if TYPE_CHECKING:
+    from holdfast.testing.sim.client import SimClient
 
 # How soon after its moment something must be told by a watch that nothing holds up.
 AT_ONCE = 2_000
 
 
 class LostStaysLost(Checker):
-    """A lease that was seen to be over never comes back to life."""
+    """A lease that was seen to be over never comes back to life, nor is it passed on."""
 
     rule = "lost-stays-lost"
+
+    def __init__(self) -> None:
+        self._lost: set[tuple[SimClient, str]] = set()  # whose, and its token
+
+    def begun(self, belief: Belief) -> None:
+        if belief.op.kind != "join" and (belief.client, belief.hold.token) in self._lost:
+            raise self.broken(f"{belief} was lost, and was passed on")
+
+    def ended(self, belief: Belief, how: str) -> None:
+        if how == "lost":
+            self._lost.add((belief.client, belief.hold.token))
 
     def looked(self, belief: Belief, valid: bool) -> None:
         if valid and (belief.lapsed or belief.told_lost):

@@ -18,18 +18,19 @@ from holdfast.testing.sim.ledger import Belief
 
 
 def fit_together(holds: Sequence[Hold]) -> bool:
-    """Whether all of these may be held at once. Parties of one lease count once."""
-    tokens = {hold.token: hold for hold in holds}
-    if len(tokens) <= 1:
+    """Whether all of these may be held at once. Parties of one lease count once: they have its
+    token and its fence. A grant that was passed on is another lease, with a fence of its own."""
+    leases = {(hold.token, hold.fence): hold for hold in holds}
+    if len(leases) <= 1:
         return True
-    modes = {hold.holder.mode for hold in tokens.values()}
+    modes = {hold.holder.mode for hold in leases.values()}
     if modes == {"shared"}:
         return True
     if modes != {"counted"}:
         return False
     return all(
-        hold.holder.limit is not None and len(tokens) <= hold.holder.limit
-        for hold in tokens.values()
+        hold.holder.limit is not None and len(leases) <= hold.holder.limit
+        for hold in leases.values()
     )
 
 

@@ -49,15 +49,34 @@ class OnlyTheToken(Checker):
         for holder in landing.after.holders:
             if holder.token not in op.tokens:
                 before = rules.find(landing.before.holders, holder.token)
-                if before != holder:
+                if before != holder and not self._inherits(holder, landing):
                     raise self.broken(f"{op} changed {holder} on {landing.key}")
 
+    def _inherits(self, holder: Holder, landing: Landing) -> bool:
+        """Whether whoever gave up a grant of its own rightly gave the lock to this one: alone, and
+        as the first in the queue had asked for it."""
+        first = landing.before.queue[0] if landing.before.queue else None
+        return (
+            first is not None
+            and (first.token, first.owner, first.mode, first.lease, first.beat)
+            == (holder.token, holder.owner, "exclusive", holder.ttl, holder.beat)
+            and len(landing.after.holders) == 1
+            and any(one.token in landing.op.tokens for one in landing.left)
+            and not rules.find(landing.after.queue, holder.token)
+        )
+
     def _not_ones_own(self, holder: Holder, landing: Landing) -> None:
-        """Nobody frees what the same operation still believes to hold."""
+        """Nobody frees what the same operation still believes to hold, nor what it has passed
+        on to another caller of its client."""
+        op = landing.op
         for belief in self.world.ledger.on(landing.key):
-            mine = belief.op is landing.op and belief.hold.token == holder.token
-            if mine and not landing.op.ends(belief) and belief.valid(landing.t):
-                raise self.broken(f"{landing.op} freed {belief}, which it goes on to use")
+            if belief.hold.token != holder.token or not belief.valid(landing.t):
+                continue
+            if belief.op is op and not op.ends(belief):
+                raise self.broken(f"{op} freed {belief}, which it goes on to use")
+            heir = belief.client is op.client and belief.op is not op and belief.op.passed_on
+            if heir and op.kind == "hold":
+                raise self.broken(f"{op} freed {belief}, to whom it was passed on")
 
     def ended(self, belief: Belief, how: str) -> None:
         world, hold = self.world, belief.hold

@@ -1,0 +1,189 @@
+"""The client of one process, with what a face adds to it: checked arguments and a driver."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from holdfast.api.leases_async import Lease
+from holdfast.api.options import Seconds, check_cap, check_request_timeout, check_switch
+from holdfast.api.requests import Requests
+from holdfast.core.acquiring import Terms, acquire_steps
+from holdfast.core.cohorts import Cohorts, Member, acquire_in_line_steps, takes_part
+from holdfast.core.commands import Claim, Free
+from holdfast.core.effects import Steps
+from holdfast.core.events import Event, How, Waiting
+from holdfast.core.holds import NO_BEAT, Attempt, Hold
+from holdfast.core.steps import check_undone
+from holdfast.errors import Busy, HoldfastError, Refused
+from holdfast.observe.sinks import Sink, Sinks
+from holdfast.runtime import clock
+from holdfast.runtime.client import Client
+from holdfast.runtime.driver_async import Driver
+from holdfast.runtime.flavour import ASYNC
+from holdfast.stores.base import Store
+
+if ASYNC:
+    import asyncio
+
+    CALLER = "task"
+else:
+    import threading
+
+    CALLER = "thread"
+
+
+class FaceClient(Client):
+    """Runs steps for `Locks`, and makes leases of what they get."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        owner: str | None,
+        ttl: Seconds,
+        request_timeout: Seconds,
+        store_patience: Seconds | None,
+        long_wait: Seconds | None,
+        beats_per_second: float | None,
+        pass_on: bool,
+        inline: Sequence[Sink],
+        sinks: Sequence[Sink],
+    ) -> None:
+        answer_within = check_request_timeout(request_timeout)
+        super().__init__(
+            store,
+            Sinks(inline, sinks),
+            check_cap(beats_per_second),
+            answer_within,
+            pass_on=check_switch(pass_on, "pass_on"),
+        )
+        self.requests = Requests(
+            store.facts,
+            self.check_usable,
+            owner=owner,
+            ttl=ttl,
+            request_timeout=request_timeout,
+            store_patience=store_patience,
+            long_wait=long_wait,
+        )
+        if ASYNC:
+            served_by = store.to_async()
+        else:
+            served_by = store
+        self.driver = Driver(
+            served_by,
+            self.observations,
+            self._emit,
+            self._keep,
+            self.check_usable,
+            answer_within,
+            self.leases.cleaning,
+            answered=self.sinks.answered,
+            presence=self.sinks.presence,
+        )
+
+    async def acquire(self, attempt: Attempt, terms: Terms) -> Lease:
+        """Get a lease, in turn with other callers of this client that want the same."""
+        now, cohorts = clock.monotonic(), self.cohorts
+        claim: Claim = attempt.command  # type: ignore[assignment]
+        if cohorts is None or not takes_part(claim, terms):
+            steps = acquire_steps(self.observations, attempt, terms, now)
+            return await self.enter(attempt, steps, "acquired")
+        member = Member(attempt, terms.care, now)
+        self.leases.started(attempt, now)
+        try:
+            if cohorts.enter(member, terms, now):
+                steps = acquire_steps(self.observations, attempt, terms, now)
+            else:
+                steps = acquire_in_line_steps(self.observations, cohorts, member, attempt, terms)
+            hold = await self.driver.run(steps)
+            cohorts.granted(member, hold)
+            lease = self._lease_of(hold)
+            self.leases.adopt(lease, "acquired")
+            return lease
+        except BaseException as why:
+            await self._step_aside(cohorts, member, attempt, why)
+            raise
+
+    async def _step_aside(
+        self, cohorts: Cohorts, member: Member, attempt: Attempt, why: BaseException
+    ) -> None:
+        """A caller that took part has failed: free what it has got, and let the next one go on."""
+        if self.leases.forked:
+            return
+        attempts = [attempt]
+        try:
+            hold = cohorts.given(member)
+            if hold is not None and self.leases.keeper.end(hold, "released"):
+                attempts.append(Attempt(hold.key, Free(hold.token), NO_BEAT, touched=True))
+            if isinstance(why, HoldfastError) and not isinstance(why, Refused):
+                cohorts.dissolve(member, attempt.trouble_since)
+            await self.undo(attempts, why, (attempt,))
+        finally:
+            cohorts.move_on(member)
+
+    async def enter(self, attempt: Attempt, steps: Steps[Hold], how: How) -> Lease:
+        """Run the steps of an attempt. Returns its lease, or undoes what it has left and raises."""
+        self.leases.started(attempt, clock.monotonic())
+        try:
+            hold = await self.driver.run(steps)
+            lease = self._lease_of(hold)
+            self.leases.adopt(lease, how)
+            return lease
+        except BaseException as why:
+            await self.undo((attempt,), why, (attempt,))
+            raise
+
+    async def undo(
+        self, attempts: Sequence[Attempt], why: BaseException, in_vain: Sequence[Attempt]
+    ) -> None:
+        """Remove what the attempts have left in the store. Tells the sinks of those that have got
+        no lease."""
+        if self.leases.forked:
+            return  # a signal handler forked amid a call: what it has left is the parent's
+        self.explain(why)
+        try:
+            await self.driver.undo(attempts)
+        finally:
+            self.leases.gave_up(in_vain, why)
+        check_undone(attempts, why)
+
+    def _keep(self, hold: Hold) -> None:
+        """Look after one lease of an acquire_all that is still going on."""
+        self.leases.keep(self._lease_of(hold))
+
+    def _lease_of(self, hold: Hold) -> Lease:
+        caller = _caller()
+        hold.caller = None if caller is None else weakref.ref(caller)
+        return Lease(self.leases, self.driver, self.observations, hold)
+
+    # --- waiting for oneself ----------------------------------------------------------------
+
+    def explain(self, why: BaseException) -> None:
+        """Have an error say so if the caller itself holds the lock that it did not get."""
+        if isinstance(why, Busy) and self._waits_for_itself(why.key, why.holders):
+            head = repr(why.key)
+            rest = str(why).removeprefix(head)
+            why.args = (head + rest.replace("held by ", f"held by this very {CALLER}, ", 1),)
+
+    def _emit(self, event: Event) -> None:
+        """Pass an event of the steps on. They do not know in which thread or task they run."""
+        if type(event) is Waiting and self._waits_for_itself(event.key, event.holders):
+            event = replace(event, own=CALLER)
+        self.sinks.emit(event)
+
+    def _waits_for_itself(self, key: str, holders: Sequence[Any]) -> bool:
+        fences = {holder.fence for holder in holders}
+        return bool(fences) and self.leases.holds_itself(key, fences, _caller())
+
+
+def _caller() -> Any:
+    """Returns the thread or task that runs this."""
+    if ASYNC:
+        return asyncio.current_task()
+    else:
+        return threading.current_thread()

@@ -1,0 +1,473 @@
+"""`locks.lead(…)`: a candidate for leadership, in campaign or in office. See `core.leading`."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from holdfast.api.info import HolderInfo
+from holdfast.api.once_async import call
+from holdfast.api.options import check_callback
+from holdfast.core.caller_effects import Campaign, Ending, Lead, Raised, Resign
+from holdfast.core.commands import Free
+from holdfast.core.discreet import hidden
+from holdfast.core.effects import Sleep
+from holdfast.core.holds import NO_BEAT, Attempt
+from holdfast.core.leading import lead_steps
+from holdfast.core.records import SECOND
+from holdfast.errors import HoldfastError, LeaseLost, UsageError
+from holdfast.observe.log import logger, printable
+from holdfast.runtime.flavour import ASYNC
+from holdfast.runtime.run_async import run
+
+if TYPE_CHECKING:
+    from holdfast.api.leases_async import Lease
+    from holdfast.api.locks_async import Locks
+
+if ASYNC:
+    import asyncio
+else:
+    import queue
+
+# A candidate with `on_change` looks who leads every third of the ttl, but at least this often.
+LONGEST_LOOK_S = 5.0
+
+
+class Candidate:
+    """One candidate for leadership: it campaigns, leads, and campaigns again.
+
+    `serve()` does that until it is over. An `async with` block does it in the background for as
+    long as the block runs. `stop()`, `resign()` and `hand_over()` may be called from anywhere.
+    """
+
+    def __init__(
+        self,
+        locks: Locks,
+        key: str,
+        work: Callable[[Lease], Any],
+        campaign: Callable[[Attempt], Any],
+        new_attempt: Callable[[], Attempt],
+        on_change: Callable[[HolderInfo | None], Any] | None,
+        look_every_s: float,
+    ) -> None:
+        self._locks = locks
+        self._key = key
+        self._work = work
+        self._get_lease = campaign
+        self._new_attempt = new_attempt
+        self._on_change = on_change
+        self._look_every_s = min(look_every_s, LONGEST_LOOK_S)
+        self._lock = threading.RLock()  # for what `stop()` and `serve()` both change
+        self._wish: Ending | None = None  # what was asked for: "resigned" or "stopped"
+        self._end_part: Callable[[], object] | None = None  # ends what is going on, by that wish
+        self._lease: Lease | None = None
+        self._heirs: list[Future[str]] = []  # who waits for the ticket of a hand-over
+        self._begun = False
+        self._over = threading.Event()
+        self._returned: Any = None
+
+    def __repr__(self) -> str:
+        return f"<Candidate for {self._key!r}{' in office' if self.leading else ''}>"
+
+    @property
+    def leading(self) -> bool:
+        """Whether this candidate leads now, surely."""
+        lease = self._lease
+        return lease is not None and lease.held
+
+    def stop(self) -> None:
+        """End the campaign or the term. `serve()` returns when `run` has ended."""
+        self._tell("stopped")
+
+    def resign(self, to: Callable[[str], object] | None = None) -> None:
+        """End the term, so that the next candidate leads at once, and campaign again behind those
+        who wait. Does nothing if this candidate does not lead.
+
+        `to` names the next one: a function that brings it the ticket with which it follows, before
+        all who wait: `lead(…, ticket=ticket)`. It is called when `run` has ended.
+        """
+        if to is not None:
+            check_callback(to, "to")
+            heir = self._new_heir()
+            if heir is not None:
+                heir.add_done_callback(partial(_bring, to, self._key))
+        if self._lease is not None:
+            self._tell("resigned")
+
+    async def hand_over(self) -> str:
+        """End the term and stop. Returns a ticket for the next leader: `lead(…, ticket=ticket)`.
+
+        Until it comes, or the ttl is over, nobody else leads. Raises `LeaseLost` if the term ends
+        without a hand-over: because `run` raises, or `serve` is cancelled.
+        """
+        heir = self._new_heir()
+        if heir is None:
+            raise UsageError(f"Only a leader hands over, and this does not lead {self._key!r}.")
+        self._tell("stopped")
+        if ASYNC:
+            return await asyncio.wrap_future(heir)
+        else:
+            return heir.result()
+
+    def _new_heir(self) -> Future[str] | None:
+        """Returns where the ticket will be; None if this candidate does not lead."""
+        with self._lock:  # the term may be ending
+            if self._lease is None:
+                return None
+            heir: Future[str] = Future()
+            self._heirs.append(heir)
+            return heir
+
+    def _end_term(self) -> tuple[Lease | None, list[Future[str]]]:
+        """Returns the lease, and who waits for a ticket; nobody else does from now on."""
+        with self._lock:
+            lease, heirs = self._lease, self._heirs
+            self._lease, self._heirs = None, []
+        # Whoever has stopped waiting for it is not to be handed over to.
+        return lease, [heir for heir in heirs if heir.set_running_or_notify_cancel()]
+
+    def _tell(self, wish: Ending) -> None:
+        with self._lock:
+            if self._wish != "stopped":
+                self._wish = wish
+            end_part = self._end_part
+        if end_part is not None:
+            end_part()
+
+    def _begin_part(self, end_part: Callable[[], object]) -> None:
+        """Begin a campaign or a term, which `end_part` ends early."""
+        with self._lock:
+            self._end_part = end_part
+            stopped = self._wish == "stopped"
+        if stopped:
+            end_part()
+
+    # --- serve ------------------------------------------------------------------------------
+
+    async def serve(self, *, stop_on: Iterable[int] = (signal.SIGTERM,)) -> Any:
+        """Campaign and lead until it is over. Returns what `run` returned; None if stopped.
+
+        Goes on through losses and through outages of the store, however long. Raises what `run`
+        raises. In the main thread, the signals in `stop_on` stop it.
+        """
+        with self._lock:
+            if self._begun:
+                raise UsageError("This candidate has served already: call lead() for another one.")
+            self._begun = True
+        if ASYNC:
+            self._cancelled_before = _cancellations()
+        handlers: dict[type, Callable[[Any], Any]] = {
+            Campaign: self._campaign,
+            Lead: self._lead,
+            Resign: self._resign,
+            Sleep: self._sleep,
+        }
+        signals = _Signals(self.stop, stop_on)
+        watching = self._start_watching()
+        try:
+            ending = await run(lead_steps(), {}, handlers)
+        finally:
+            self._over.set()
+            signals.restore()
+            if ASYNC and watching is not None:
+                watching.cancel()
+            await self._give_back()
+        return self._returned if ending == "returned" else None
+
+    async def _give_back(self) -> None:
+        """Give back what an exception has left behind."""
+        lease, heirs = self._end_term()
+        _tell_heirs(heirs, _not_handed_over(self._key))
+        if lease is not None:
+            await lease._leave()
+
+    async def _campaign(self, asked: Campaign) -> Lease | None:
+        with self._lock:
+            if self._wish == "stopped":
+                return None
+            self._wish = None
+        lease = await self._run_campaign(self._new_attempt())
+        if lease is not None and self._wish == "stopped":
+            await lease._leave()
+            return None
+        return lease
+
+    async def _lead(self, asked: Lead) -> Ending | Raised:
+        lease = asked.lease
+        self._lease = lease
+        raised: Exception | None = None
+        try:
+            await self._run_term(lease)
+        except Exception as why:
+            raised = why
+        finally:
+            self._end_part = None
+        ended_by_loss = lease.hold.state == "lost"
+        if raised is not None and not (ended_by_loss and isinstance(raised, LeaseLost)):
+            return Raised(raised)
+        return self._wish or ("lost" if ended_by_loss else "returned")
+
+    async def _resign(self, asked: Resign) -> None:
+        _, heirs = self._end_term()
+        if not heirs:
+            await asked.lease._leave()
+            return
+        outcome: str | HoldfastError = _not_handed_over(self._key)
+        try:
+            outcome = hidden(await asked.lease.hand_over())
+        except HoldfastError as why:
+            outcome = why
+        finally:
+            _tell_heirs(heirs, outcome)
+
+    if ASYNC:
+
+        async def _run_campaign(self, attempt: Attempt) -> Lease | None:
+            """Wait for the lease in a task of its own, which `stop()` cancels."""
+            task = asyncio.ensure_future(self._get_lease(attempt))
+            try:
+                lease: Lease = await self._run_part(task)
+                return lease
+            except asyncio.CancelledError:
+                await _release_late(task)
+                if not self._was_stopped():
+                    raise
+                return None
+
+        async def _run_term(self, lease: Lease) -> None:
+            """Run the leader's work in a task of its own, which a loss cancels, too."""
+            task = asyncio.ensure_future(call(self._work, lease))
+            lease.on_lost(lambda lease: task.cancel())
+            try:
+                self._returned = await self._run_part(task)
+            except asyncio.CancelledError:
+                if self._being_cancelled() or not (self._wish or lease.hold.state == "lost"):
+                    raise
+
+        async def _run_part(self, task: asyncio.Future[Any]) -> Any:
+            loop = asyncio.get_running_loop()
+            self._begin_part(partial(loop.call_soon_threadsafe, task.cancel))
+            try:
+                outcome = await task
+            finally:
+                self._end_part = None
+            if self._being_cancelled():  # and the task has swallowed it
+                raise asyncio.CancelledError
+            return outcome
+
+        def _being_cancelled(self) -> bool:
+            """Whether somebody cancels the task that serves."""
+            return _cancellations() > self._cancelled_before
+
+        def _was_stopped(self) -> bool:
+            """Whether a part was cancelled because the candidate is to stop."""
+            return self._wish == "stopped" and not self._being_cancelled()
+
+    else:
+
+        def _run_campaign(self, attempt: Attempt) -> Lease | None:
+            """Wait for the lease in a thread of its own, so that `stop()` need not wait for it."""
+            outcomes: queue.SimpleQueue[Any] = queue.SimpleQueue()
+            self._begin_part(partial(outcomes.put, None))
+            threading.Thread(
+                target=self._campaign_thread,
+                args=(attempt, outcomes),
+                name="holdfast-campaign",
+                daemon=True,
+            ).start()
+            try:
+                outcome = outcomes.get()
+            except BaseException:
+                self._abandon(attempt, outcomes)
+                raise
+            finally:
+                self._end_part = None
+            if isinstance(outcome, BaseException):
+                raise outcome
+            if outcome is None:
+                self._abandon(attempt, outcomes)
+            lease: Lease | None = outcome
+            return lease
+
+        def _campaign_thread(self, attempt: Attempt, outcomes: queue.SimpleQueue[Any]) -> None:
+            try:
+                outcomes.put(self._get_lease(attempt))
+            except BaseException as why:
+                outcomes.put(why)
+            if attempt.given_up:
+                _release_all(outcomes)
+
+        def _abandon(self, attempt: Attempt, outcomes: queue.SimpleQueue[Any]) -> None:
+            """Give up a campaign. Its thread ends when it next wakes; its place in the queue is
+            given back now, because the program may end before."""
+            attempt.given_up = True
+            _release_all(outcomes)
+            free = Attempt(attempt.key, Free(attempt.claimed), NO_BEAT, touched=True)
+            self._locks._client.driver.undo((free,))
+
+        def _run_term(self, lease: Lease) -> None:
+            """Run the leader's work in this thread. `lease.lost` tells it to end."""
+            self._begin_part(lease.lost.set)
+            self._returned = call(self._work, lease)
+
+    async def _sleep(self, asked: Sleep) -> None:
+        if ASYNC:
+            pause = asyncio.ensure_future(asyncio.sleep(asked.duration / SECOND))
+            try:
+                await self._run_part(pause)
+            except asyncio.CancelledError:
+                if not self._was_stopped():
+                    raise
+        else:
+            stopped = threading.Event()
+            self._begin_part(stopped.set)
+            stopped.wait(asked.duration / SECOND)
+            self._end_part = None
+
+    # --- in the background ------------------------------------------------------------------
+
+    async def __aenter__(self) -> Candidate:
+        if ASYNC:
+            self._serving = asyncio.ensure_future(self.serve(stop_on=()))
+        else:
+            self._serving: Future[Any] = Future()
+            threading.Thread(
+                target=self._serve_in_thread, name="holdfast-candidate", daemon=True
+            ).start()
+        return self
+
+    async def __aexit__(self, kind: object, exception: object, traceback: object) -> None:
+        self.stop()
+        try:
+            if ASYNC:
+                await self._serving
+            else:
+                self._serving.result()
+        except Exception:
+            if exception is None:
+                raise
+
+    if not ASYNC:
+
+        def _serve_in_thread(self) -> None:
+            try:
+                self._serving.set_result(self.serve(stop_on=()))
+            except BaseException as why:
+                self._serving.set_exception(why)
+
+    # --- who leads --------------------------------------------------------------------------
+
+    def _start_watching(self) -> Any:
+        """Start to look who leads now and then, if somebody wants to know."""
+        if self._on_change is None:
+            return None
+        if ASYNC:
+            return asyncio.ensure_future(self._watch())
+        else:
+            threading.Thread(target=self._watch, name="holdfast-leader", daemon=True).start()
+            return None
+
+    async def _watch(self) -> None:
+        leader: HolderInfo | None = None
+        told = False
+        while not self._over.is_set():
+            try:
+                now = await self._locks.leader(self._key)
+            except HoldfastError:
+                now = leader  # the store does not answer: nothing is known to have changed
+            if not told or _who(now) != _who(leader):
+                leader, told = now, True
+                await self._tell_change(leader)
+            if ASYNC:
+                await asyncio.sleep(self._look_every_s)
+            else:
+                self._over.wait(self._look_every_s)
+
+    async def _tell_change(self, leader: HolderInfo | None) -> None:
+        assert self._on_change is not None
+        try:
+            await call(self._on_change, leader)
+        except Exception:
+            logger.exception("on_change of %s failed", printable(self._key))
+
+
+def _bring(to: Callable[[str], object], key: str, heir: Future[str]) -> None:
+    """Give the ticket of a hand-over to whoever brings it to the next leader."""
+    if heir.exception() is not None:
+        logger.warning("%s could not be handed over: it was lost before", printable(key))
+        return
+    try:
+        to(heir.result())
+    except Exception:
+        logger.exception("The ticket for %s was not brought to the next leader", printable(key))
+
+
+def _who(leader: HolderInfo | None) -> tuple[str, int] | None:
+    return None if leader is None else (leader.owner, leader.fence)
+
+
+def _not_handed_over(key: str) -> LeaseLost:
+    """Returns what to tell who waits for a ticket, if there will be none."""
+    why = "the term has ended without it"
+    return LeaseLost(f"{key!r} was not handed over: {why}.", key=key, why=why)
+
+
+def _tell_heirs(heirs: Iterable[Future[str]], outcome: str | HoldfastError) -> None:
+    """Give everybody the ticket, of which one can make use, or the reason why there is none."""
+    for heir in heirs:
+        if isinstance(outcome, str):
+            heir.set_result(str(outcome))
+        else:
+            heir.set_exception(outcome)
+
+
+if ASYNC:
+
+    def _cancellations() -> int:
+        """Returns how often the current task was asked to end and has not said that it goes on."""
+        task = asyncio.current_task()
+        return 0 if task is None else task.cancelling()
+
+    async def _release_late(task: asyncio.Future[Any]) -> None:
+        """Release a lease that came when its candidate was cancelled."""
+        if task.done() and not task.cancelled() and task.exception() is None:
+            await task.result()._leave()
+
+else:
+
+    def _release_all(outcomes: queue.SimpleQueue[Any]) -> None:
+        """Release a lease that came when nobody waited for it any more."""
+        while True:
+            try:
+                outcome = outcomes.get_nowait()
+            except queue.Empty:
+                return
+            if outcome is not None and not isinstance(outcome, BaseException):
+                outcome._leave()
+
+
+class _Signals:
+    """Calls a function when one of these signals comes, until `restore()`. In the main thread
+    only: elsewhere Python takes no handlers."""
+
+    def __init__(self, stop: Callable[[], object], numbers: Iterable[int]) -> None:
+        self._before: dict[int, Any] = {}
+        if threading.current_thread() is not threading.main_thread():
+            return
+        # In a thread of its own: a handler runs between any two instructions of the main thread,
+        # which may hold the very mutex that `stop` needs.
+        start = partial(_in_thread, stop)
+        for number in numbers:
+            self._before[number] = signal.signal(number, lambda number, frame: start())
+
+    def restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def _in_thread(function: Callable[[], object]) -> None:
+    threading.Thread(target=function, name="holdfast-stop", daemon=True).start()

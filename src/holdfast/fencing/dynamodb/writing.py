@@ -1,0 +1,138 @@
+# Made from writing_async.py by tools/async_to_sync.py: change that, and run `make generate`.
+"""The calls: boto3's own, with the condition added, and its refusals read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast.errors import ForeignStore, UsageError
+from holdfast.fencing.dynamodb.requests import (
+    CANCELLED,
+    LOCK_KEY,
+    REFUSED,
+    TABLE,
+    Values,
+    check_cancelled,
+    check_refused,
+    code_of,
+    entry_of,
+    guarded,
+    put_request,
+    update_request,
+)
+from holdfast.fencing.gate import Fence, Fenced, fence_of
+
+Request = dict[str, Any]
+
+
+def put(target: Any, lease: Fenced, *, key: str | None = None, **request: Any) -> Request:
+    """`put_item` unless a later holder has written the item. Returns what boto3 returns.
+
+    `target` is a boto3 client, or a Table of a resource. A condition of your own may be given; if
+    that one fails, boto3's error comes as always. Raises `StaleFence` if ours does.
+    """
+    return _write(target, "put_item", put_request, fence_of(lease, key), request)
+
+
+def update(target: Any, lease: Fenced, *, key: str | None = None, **request: Any) -> Request:
+    """`update_item` unless a later holder has written the item; see `put`."""
+    return _write(target, "update_item", update_request, fence_of(lease, key), request)
+
+
+def delete(target: Any, lease: Fenced, *, key: str | None = None, **request: Any) -> Request:
+    """`delete_item` unless a later holder has written the item; see `put`.
+
+    The item takes its fence along. Where nobody older may create it again, delete it in a
+    transaction: `transact`.
+    """
+    return _write(target, "delete_item", guarded, fence_of(lease, key), request)
+
+
+def transact(
+    target: Any,
+    lease: Fenced,
+    items: Sequence[Request],
+    *,
+    key: str | None = None,
+    table: str = TABLE,
+    **request: Any,
+) -> Request:
+    """`transact_write_items` with the gate as its first entry, in a table that `setup` makes.
+
+    Any puts, updates and deletes of any tables. `target` is a client, or a resource (or a Table of
+    it) whose items have plain values.
+    """
+    fence = fence_of(lease, key)
+    values, client = _values(target), _client(target)
+    entries = [entry_of(fence, table, values), *items]
+    try:
+        return _call(client.transact_write_items, {**request, "TransactItems": entries})
+    except Exception as exc:
+        if code_of(exc) == CANCELLED:
+            check_cancelled(exc, fence)
+        raise
+
+
+def setup(target: Any, *, table: str = TABLE) -> None:
+    """Make the table for `transact` and `entry`, unless it is there, and wait for it."""
+    client = _client(target)
+    try:
+        _call(
+            client.create_table,
+            {
+                "TableName": table,
+                "KeySchema": [{"AttributeName": LOCK_KEY, "KeyType": "HASH"}],
+                "AttributeDefinitions": [{"AttributeName": LOCK_KEY, "AttributeType": "S"}],
+                "BillingMode": "PAY_PER_REQUEST",
+            },
+        )
+    except Exception as exc:
+        if code_of(exc) != "ResourceInUseException":
+            raise
+    _call(client.get_waiter("table_exists").wait, {"TableName": table})
+    found = _call(client.describe_table, {"TableName": table})
+    if [part["AttributeName"] for part in found["Table"]["KeySchema"]] != [LOCK_KEY]:
+        raise ForeignStore(
+            f"The table {table} was not made by Holdfast, and was left alone: name another one."
+        )
+
+
+def _write(
+    target: Any,
+    call: str,
+    make: Callable[[Request, Fence, Values], Request],
+    fence: Fence,
+    request: Request,
+) -> Request:
+    asked = make(request, fence, _values(target))
+    try:
+        return _call(getattr(target, call), asked)
+    except Exception as exc:
+        if code_of(exc) == REFUSED:
+            own = request.get("ConditionExpression") is not None
+            check_refused(exc, fence, own_condition=own)
+        raise
+
+
+def _call(call: Callable[..., Any], request: Request) -> Request:
+    answer: Request
+    answer = call(**request)
+    return answer
+
+
+def _client(target: Any) -> Any:
+    client = target if hasattr(target, "transact_write_items") else _of_resource(target)
+    if not hasattr(client, "transact_write_items"):
+        raise UsageError(f"Give a boto3 client or Table of DynamoDB, not {type(target).__name__}.")
+    return client
+
+
+def _of_resource(target: Any) -> Any:
+    return getattr(getattr(target, "meta", None), "client", None)
+
+
+def _values(target: Any) -> Values:
+    """Values have their types with a client, and none with a resource."""
+    _client(target)
+    return Values(typed=hasattr(target, "transact_write_items"))

@@ -1,0 +1,102 @@
+"""Cleans up behind calls that were given up, in the background.
+
+A call that fails, or is interrupted, may have left a grant or a place in the queue. Whoever made
+the call waits only for a moment until that is taken out: the store may be what it failed by. What
+takes longer, a thread of the client does, in both faces, for a bounded time; after that the ttl
+frees what is left, and the log says so.
+
+A request whose answer nobody waited for may be carried out after the clean-up. So where that is
+possible, the clean-up is repeated once, a little later.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+
+from holdfast.core.holds import Attempt
+from holdfast.core.records import SECOND, Micros
+from holdfast.runtime import clock
+from holdfast.runtime.driver import Driver
+from holdfast.runtime.pool import DaemonPool
+
+# How long the store is tried in the background.
+CLEAN_UP_FOR: Micros = 30 * SECOND
+# When the clean-up behind a request without an answer is repeated.
+AGAIN_AFTER_S = 2.0
+CLEANERS = 4
+
+
+class Cleaning:
+    """Removes what attempts have left in the store of one client."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._pool = DaemonPool(CLEANERS, "holdfast-cleaner")
+        self._lock = threading.Lock()
+        self._under_way: set[threading.Event] = set()
+        self._again: list[Attempt] = []  # for a second time
+        self._closed = threading.Event()
+
+    def start(self, attempts: Sequence[Attempt]) -> None:
+        """Clean up behind these attempts. Returns at once."""
+        over = threading.Event()
+        with self._lock:
+            self._under_way.add(over)
+        self._run(partial(self._clean, attempts, over))
+
+    def repeat(self, attempts: Sequence[Attempt]) -> None:
+        """Clean up once more, a little later, behind attempts whose requests had no answer."""
+        if not attempts:
+            return
+        with self._lock:
+            first = not self._again
+            self._again += attempts
+        if first:
+            self._run(self._clean_again)
+
+    def _run(self, clean: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the process cannot have another thread: the ttl frees it
+            self._pool.run(clean)
+
+    def close(self) -> None:
+        """Repeat nothing any more; what is under way ends with its next try."""
+        self._closed.set()
+        self._pool.close()
+
+    def busy(self) -> bool:
+        """Whether anything is being cleaned up for the first time."""
+        return bool(self._under_way)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until all is clean, or the time is over."""
+        ends_at = clock.monotonic() + int(seconds * SECOND)
+        with self._lock:
+            under_way = list(self._under_way)
+        for over in under_way:
+            over.wait(max(0.0, (ends_at - clock.monotonic()) / SECOND))
+
+    def _clean(self, attempts: Sequence[Attempt], over: threading.Event) -> None:
+        unanswered = [attempt for attempt in attempts if attempt.touched and attempt.unsettled]
+        try:
+            self._driver.clean_up(attempts, clock.monotonic() + CLEAN_UP_FOR)
+        finally:
+            with self._lock:
+                self._under_way.discard(over)
+            over.set()
+        self.repeat([attempt for attempt in unanswered if not attempt.touched])
+
+    def _clean_again(self) -> None:
+        """Run in one thread for all attempts that are to be repeated."""
+        while not self._closed.wait(AGAIN_AFTER_S):
+            with self._lock:
+                attempts = list(self._again)
+            for attempt in attempts:
+                attempt.touched = True
+                self._driver.clean_up((attempt,), clock.monotonic() + CLEAN_UP_FOR)
+            with self._lock:
+                del self._again[: len(attempts)]
+                if not self._again:
+                    return

@@ -1,0 +1,213 @@
+"""One connection to one server: redis-py's own, used by its public calls, one request at a time.
+
+redis-py connects, logs in, chooses the database, sends and reads. Its *client* is left out: that
+repeats a request by itself when a connection breaks, and does not say so. Holdfast repeats only
+where it knows what that means:
+
+ 1. No connection, or a request that could not be sent whole: nothing was done. If that was on
+    a connection that had been idle, the request is sent once more on a new one.
+ 2. Sent, and the connection broke or nothing came in time: nobody knows. A request that only
+    looks is sent once more, unless the server was silent for long; there is no doubt about it.
+ 3. An error reply: nothing was done; `protocol.Redirect` says whether to try elsewhere.
+
+Every request has a time by which its answer must be there (`stores.deadlines`). A connection on
+which none came by then is closed: what comes later would be taken for the next one's.
+
+Threads send all their requests like this. Tasks look for servers and listen like this; what they
+ask besides goes through `pipeline`, which many of them share.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError, ResponseError
+
+from holdfast.core.records import NEVER, Micros
+from holdfast.errors import OutcomeUnknown
+from holdfast.runtime.flavour import ASYNC
+from holdfast.stores.deadlines import not_sent, seconds_left, seconds_to_send
+from holdfast.stores.redis import errors
+from holdfast.stores.redis.connect import Address, Settings, shown
+
+if ASYNC:
+    import asyncio
+
+    import redis.asyncio.connection as theirs_module
+    from redis.asyncio.retry import Retry
+else:
+    from collections.abc import Sequence
+
+    import redis.connection as theirs_module
+    from redis.retry import Retry
+
+    from holdfast.stores.spin import poll_of
+
+
+if not ASYNC:
+    # So short a time-out can a connection be opened with; it keeps it.
+    SHORTEST_S = 0.25
+    # So much later than it should a call may end. If the socket's own time-out is as near to that,
+    # it does, and no look at the socket is needed, for which threads would wait for each other.
+    NEAR_S = 0.1
+
+
+class AsyncConnection:
+    """Whoever has taken it uses it alone."""
+
+    def __init__(self, theirs: Any, where: str, timeout_s: float) -> None:
+        self.where = where
+        self.timeout_s = timeout_s  # how long an answer may take at most
+        self.is_new = True  # it has not answered yet
+        self.is_closed = False  # redis-py would open it again
+        self.theirs = theirs
+        if not ASYNC:
+            self.socket_s = timeout_s  # the time-out of its socket
+            self.idle_since = 0.0  # on the monotonic clock, while it is in a pool
+            self._poll = self._readable if poll_of(0) is not None else None
+
+    @classmethod
+    async def open(
+        cls, settings: Settings, address: Address, by: Micros = NEVER
+    ) -> AsyncConnection:
+        """Returns a new connection."""
+        seconds = seconds_to_send(by, settings.timeout_s)
+        where, theirs = shown(address), None
+        try:
+            # Even to make one, redis-py opens a file.
+            if ASYNC:
+                theirs = settings.connection(theirs_module, Retry(NoBackoff(), 0), address)
+                async with asyncio.timeout(seconds):
+                    await theirs.connect()
+            else:
+                theirs = settings.connection(
+                    theirs_module, Retry(NoBackoff(), 0), address, max(seconds, SHORTEST_S)
+                )
+                theirs.connect()
+        except BaseException as exc:
+            if theirs is not None:
+                await cls(theirs, where, seconds).close()
+            if isinstance(exc, (RedisError, OSError)):
+                raise errors.not_connected(exc, where) from exc
+            raise
+        connection = cls(theirs, where, settings.timeout_s)
+        if not ASYNC:
+            connection.socket_s = max(seconds, SHORTEST_S)
+        return connection
+
+    async def look(self, request: bytes, by: Micros = NEVER) -> Any:
+        """Send a request that changes nothing, and read its reply."""
+        try:
+            return (await self.exchange(request, 1, by))[0]
+        except OutcomeUnknown as trouble:
+            raise errors.no_doubt(trouble) from trouble.__cause__
+
+    async def exchange(
+        self, request: bytes, count: int = 1, by: Micros = NEVER, spin: Any = None
+    ) -> list[Any]:
+        """Send a request, and read its replies. After an error the connection is closed."""
+        seconds = min(seconds_left(by), self.timeout_s)
+        if seconds <= 0:
+            await self.close()
+            raise not_sent()
+        try:
+            await self.theirs.send_packed_command([request], check_health=False)
+        except (RedisError, OSError) as exc:
+            await self.close()
+            # Of several commands the first may have left when the last one did not.
+            trouble = errors.not_sent if count == 1 else errors.no_answer
+            raise trouble(exc, self.where) from exc
+        try:
+            if ASYNC:
+                async with asyncio.timeout(seconds):
+                    replies = [await self._read() for _ in range(count)]
+            else:
+                seen = spin is not None and spin.look(self._poll)
+                replies = self._read_all(count, seconds, seen)
+        except (RedisError, OSError) as exc:
+            await self.close()
+            raise errors.no_answer(exc, self.where) from exc
+        except BaseException:  # an interrupt: the reply would be the next one's
+            await self.close()
+            raise
+        self.is_new = False
+        return replies
+
+    async def read_within(self, seconds: float) -> Any:
+        """Returns the next reply, or raises `TimeoutError` if none comes within this time."""
+        reply = None
+        try:
+            if ASYNC:
+                reply = await self._read(seconds)
+            else:
+                if self.is_closed or self.theirs.can_read(seconds):
+                    reply = self._read()
+        except (RedisError, OSError) as exc:
+            raise ConnectionResetError(str(exc)) from exc
+        except Exception as exc:
+            # Another thread may close it: then redis-py fails in ways that it has no name for.
+            if not self.is_closed:
+                raise
+            raise ConnectionResetError(str(exc)) from exc
+        if reply is None:
+            raise TimeoutError("no reply in time")
+        return reply
+
+    async def send(self, request: bytes) -> None:
+        """Send a request, and leave the replies to whoever reads."""
+        if self.is_closed:
+            raise ConnectionResetError("the connection was closed")
+        try:
+            await self.theirs.send_packed_command([request], check_health=False)
+        except (RedisError, OSError) as exc:
+            raise ConnectionResetError(str(exc)) from exc
+
+    async def close(self) -> None:
+        """Close it."""
+        self.is_closed = True
+        with suppress(RedisError, OSError):
+            # `nowait`, by position: the blocking one of redis-py before 7.2 knows no name for it.
+            await self.theirs.disconnect(True)
+
+    async def _read(self, within: float | None = None) -> Any:
+        """Returns a reply, or None if none came within this time; an error is returned, too."""
+        if self.is_closed:
+            raise ConnectionResetError("the connection was closed")
+        try:
+            if ASYNC:
+                return await self.theirs.read_response(timeout=within)
+            else:
+                return self.theirs.read_response()
+        except errors.REPLIES as reply:
+            if not isinstance(reply, ResponseError):  # then redis-py has disconnected
+                await self.close()
+            return errors.with_code(reply)
+
+    if not ASYNC:
+
+        def _read_all(self, count: int, seconds: float, seen: bool) -> list[Any]:
+            """Returns so many replies. `seen`: there is something to read already."""
+            if count == 1 and (seen or abs(self.socket_s - seconds) <= NEAR_S):
+                return [self._read()]
+            ends_at = monotonic() + seconds
+            replies: list[Any] = []
+            while len(replies) < count:
+                if not seen and not self.theirs.can_read(max(0.0, ends_at - monotonic())):
+                    raise TimeoutError(f"no reply within {seconds:.3g} s")
+                seen = False
+                replies.append(self._read())
+            return replies
+
+        def is_stale(self) -> bool:
+            """Whether there is something to read on an idle connection: the server closed it."""
+            return self.is_closed or bool(self._readable(0))
+
+        def _readable(self, timeout_ms: int) -> Sequence[object]:
+            """Returns something if there is something to read, or the connection broke."""
+            try:
+                return (self,) if self.theirs.can_read(0) else ()
+            except (RedisError, OSError):
+                return (self,)  # whoever reads will see why

@@ -1,0 +1,190 @@
+"""Reads wake-ups from Redis: in a task of the event loop, or in a thread. See `notify` for what is
+read.
+
+The listener starts with the first wait. It ends, and closes its connection, when nobody has waited
+for a while: so a client that nobody closed can go.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from holdfast.core.contract import Version
+from holdfast.errors import HoldfastError
+from holdfast.runtime.flavour import ASYNC
+from holdfast.stores.redis.connection_async import AsyncConnection
+from holdfast.stores.redis.notify import Subscriptions
+from holdfast.stores.redis.record_text import Names
+from holdfast.stores.redis.resp import PING
+from holdfast.stores.waiting.handles import WaitHandle
+
+if ASYNC:
+    import asyncio
+    from asyncio import Event, Lock
+else:
+    from threading import Event, Lock
+
+    from holdfast.stores.waiting.handles import started
+
+logger = logging.getLogger("holdfast")
+
+# A listener that heard nothing for this long asks whether the server is still there.
+QUIET_S = 5.0
+# And it ends after nobody has waited for this long.
+LINGER_S = 10.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
+
+
+class Refused(Exception):
+    """The server does not let us subscribe."""
+
+
+class AsyncListener:
+    """Reads what the server publishes, and notifies those who wait."""
+
+    def __init__(
+        self,
+        names: Names,
+        connect: Callable[[], Awaitable[AsyncConnection]],
+        look: Callable[[str], Awaitable[Version]],
+    ) -> None:
+        self.subscriptions = Subscriptions(names)
+        self._connect = connect
+        self._look = look
+        self._closing = Event()
+        self._lock = Lock()  # guards what follows, and the order of what is sent
+        self._connection: AsyncConnection | None = None
+        self._running: object | None = None  # stands for the task or thread
+        self._waited_at = 0.0  # when somebody was last seen to wait
+        if ASYNC:
+            self._task: asyncio.Task[None] | None = None
+
+    async def register_wait(self, handle: WaitHandle) -> None:
+        """Notify this waiter."""
+        async with self._lock:
+            self._waited_at = monotonic()
+            await self._send(self.subscriptions.add(handle))
+            if self._running is None and not self._closing.is_set():
+                self._start()
+
+    def cancel_wait(self, handle: WaitHandle) -> None:
+        """Notify this waiter no longer."""
+        self.subscriptions.handles.discard(handle)
+
+    async def close(self) -> None:
+        """Close the connection, and let every waiter look by itself."""
+        self._closing.set()
+        if ASYNC:
+            if self._task is not None:
+                self._task.cancel()
+                await asyncio.wait({self._task})
+        else:
+            with self._lock:
+                if self._connection is not None:
+                    self._connection.close()
+        self.subscriptions.handles.notify_all()
+
+    if not ASYNC:
+
+        def forget(self) -> AsyncConnection | None:
+            """Returns the connection without touching it, for a forked child to keep."""
+            connection, self._connection = self._connection, None
+            return connection
+
+    # --- in its own task or thread ----------------------------------------------------------
+
+    def _start(self) -> None:
+        self._running = me = object()
+        if ASYNC:
+            self._task = asyncio.ensure_future(self._run(me))
+        else:
+            if not started(lambda: self._run(me), "holdfast-listen"):
+                self._running = None
+
+    async def _run(self, me: object) -> None:
+        """Whatever ends it, the next wait starts another."""
+        pause_s = FIRST_PAUSE_S
+        try:
+            while await self._is_wanted():
+                try:
+                    connection = await self._connect()
+                    pause_s = FIRST_PAUSE_S
+                    await self._listen(connection)
+                except Exception as trouble:
+                    pause_s = LONGEST_PAUSE_S if isinstance(trouble, Refused) else pause_s
+                    _report(trouble)
+                    if ASYNC:
+                        await asyncio.sleep(pause_s)
+                    else:
+                        self._closing.wait(pause_s)
+                    pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        finally:
+            if self._running is me:
+                self._running = None
+
+    async def _is_wanted(self) -> bool:
+        """Whether somebody has waited lately. If not, the next wait starts another listener."""
+        async with self._lock:
+            now = monotonic()
+            if self.subscriptions.handles.any():
+                self._waited_at = now
+            wanted = now - self._waited_at < LINGER_S and not self._closing.is_set()
+            if not wanted:
+                self._running = self._connection = None
+            return wanted
+
+    async def _listen(self, connection: AsyncConnection) -> None:
+        """Read until nobody waits any more, or until the connection breaks."""
+        try:
+            async with self._lock:
+                self._connection = connection
+                await self._send(self.subscriptions.subscribe_anew())
+            asked = False
+            while await self._is_wanted():
+                try:
+                    reply = await connection.read_within(QUIET_S)
+                    asked = False
+                except TimeoutError:
+                    if asked:
+                        raise
+                    asked = True
+                    async with self._lock:
+                        await self._send(PING)
+                else:
+                    await self._hear(reply)
+        finally:
+            if self._connection is connection:
+                self._connection = None
+            await connection.close()
+
+    async def _hear(self, reply: Any) -> None:
+        if isinstance(reply, ResponseError):
+            raise Refused(reply)
+        async with self._lock:
+            key, request = self.subscriptions.heard(reply)
+            await self._send(request)
+        if key is not None:
+            try:
+                self.subscriptions.looked(key, await self._look(key))
+            except HoldfastError:
+                self.subscriptions.notify(key)
+
+    async def _send(self, request: bytes) -> None:
+        if request and self._connection is not None:
+            with suppress(OSError):  # who reads meets it too
+                await self._connection.send(request)
+
+
+def _report(trouble: Exception) -> None:
+    """Log what a listener met, if nobody has foreseen it. Waiters look by themselves until the
+    listener is back, and report the store's trouble when they meet it."""
+    if isinstance(trouble, Refused):
+        logger.warning("Redis does not push wake-ups, those who wait will poll: %s", trouble)
+    elif not isinstance(trouble, (HoldfastError, OSError)):
+        logger.warning("Wake-ups from Redis stop for a moment: %r", trouble, exc_info=trouble)

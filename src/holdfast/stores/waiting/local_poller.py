@@ -1,0 +1,295 @@
+"""Notifies waiting calls on stores that all their users reach on one machine, in one thread.
+
+1. Whoever lets a call in wakes it (see `local_wakeups`), and it tries again at once.
+2. Wake-ups can fail, so the thread also polls: right after a call has begun to wait, soon after a
+   change, and then ever more rarely. A call that others in the queue are ahead of is polled for
+   more rarely still: they come first.
+3. A poll that shows a lock which this call cannot have yet notifies nobody.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from holdfast.core.commands import ANYONE, Wake
+from holdfast.core.contract import Entry, Version
+from holdfast.core.records import SECOND, Micros
+from holdfast.stores.waiting.handles import PollResult, WaitHandle, WaitHandles, lets_in, started
+from holdfast.stores.waiting.local_wakeups import (
+    Inbox,
+    open_inbox,
+    open_socket,
+    wait_for_wake,
+    waits_here,
+    wake,
+)
+from holdfast.stores.waiting.polling_store import PollingStore
+
+# How long a key is not polled: shortly after a change, and at most, for the first in the queue.
+FASTEST_S, SLOWEST_S, SLOWING = 0.001, 0.025, 1.3
+# A key that is due within this part of its interval is polled together with those due now.
+NEARLY = 0.4
+# For those behind, longer for each place, and at most this.
+RAREST_S = 1.0
+# The thread outlives the last waiter for so long, because the next one often comes soon.
+LINGER_S = 1.0
+AFTER_TROUBLE_S = 0.05
+
+
+class Looker(Protocol):
+    """Looks at keys. Only one thread at a time uses it. It opens what it needs by itself."""
+
+    def look(self, keys: Sequence[str]) -> Mapping[str, PollResult]:
+        """Returns what is there now under these keys; nothing for a key without a record."""
+
+    def pause(self) -> None:
+        """Have nothing open until the next look: the process is about to fork."""
+
+    def close(self) -> None:
+        """Close what is open: nobody waits any more."""
+
+
+class _Schedule:
+    """When one key is polled next."""
+
+    __slots__ = ("_fastest_s", "_slowest_s", "at", "interval", "turn")
+
+    def __init__(self, at: float, fastest_s: float, slowest_s: float) -> None:
+        self._fastest_s, self._slowest_s = fastest_s, slowest_s
+        self.turn: object = ()
+        self.at, self.interval = at, 0.0
+
+    def nearly_due(self, now: float) -> bool:
+        """Whether it may as well be polled now, together with another one."""
+        return self.at <= now + max(FASTEST_S, NEARLY * self.interval)
+
+    def looked(self, now: float, seen: PollResult | None, places_ahead: int) -> None:
+        """It was polled: plan the next time."""
+        turn = None if seen is None else seen.turn
+        changed, self.turn = turn != self.turn, turn
+        slower_s = min(self.interval * SLOWING, self._slowest_s)
+        self.interval = self._fastest_s if changed else slower_s
+        if places_ahead:
+            self.interval = min(self._slowest_s * (1 + places_ahead), RAREST_S)
+        self.at = now + self.interval
+
+
+class LocalPoller:
+    """Notifies waiting calls when they may be let in."""
+
+    def __init__(
+        self, looker: Looker, fastest_s: float = FASTEST_S, slowest_s: float = SLOWEST_S
+    ) -> None:
+        self._fastest_s, self._slowest_s = fastest_s, slowest_s
+        self.handles = WaitHandles()
+        self._looker = looker
+        self._lock = threading.Lock()
+        self._inbox: Inbox | None = None  # while the thread runs
+        self._running = False
+        self._new: deque[str] = deque()  # keys that calls have begun to wait for
+        self._schedules: dict[str, _Schedule] = {}
+        self._closed = False
+        self._looking = threading.Lock()  # held while the looker is in use
+        self._paused = False
+
+    def wait(self, key: str, version: Version, token: str, seconds: float) -> Entry | None:
+        """Block until the key may have changed for this token, or for a time. The calling thread
+        waits for its own wake-up, which saves a change of threads when a lock changes hands."""
+        opened = open_socket(token)
+        if opened is None:
+            return self._wait_for_notify(key, version, token, seconds)
+        with opened:
+            handle = WaitHandle(key, version, token, lambda: wake((token,)))
+            try:
+                self.add(handle, opened)
+                wait_for_wake(opened, seconds)
+            finally:
+                self.discard(handle)
+        return handle.found
+
+    def _wait_for_notify(
+        self, key: str, version: Version, token: str, seconds: float
+    ) -> Entry | None:
+        notified = threading.Event()
+        handle = WaitHandle(key, version, token, notified.set)
+        try:
+            self.add(handle)
+            notified.wait(seconds)
+        finally:
+            self.discard(handle)
+        return handle.found
+
+    def add(self, handle: WaitHandle, own: socket.socket | None = None) -> None:
+        """Notify this call when its key changes. `own` is its socket, if it has one already."""
+        self.handles.add(handle)
+        with self._lock:
+            if self._closed:
+                handle.notify()
+                return
+            if self._inbox is None:
+                self._inbox = open_inbox()
+            if not self._running and not started(self._run, "holdfast-watch"):
+                self._end()
+                return
+            if own is None:
+                self._inbox.open(handle)
+            self._new.append(handle.key)
+            self._inbox.interrupt()
+
+    def discard(self, handle: WaitHandle) -> None:
+        """Stop watching for this call."""
+        self.handles.discard(handle)
+        with self._lock:
+            if self._inbox is not None:
+                self._inbox.forget(handle)
+
+    def notify(self, key: str, whom: Wake) -> None:
+        """A write of ours may let these in: notify those who wait here, and wake the others."""
+        self.handles.notify(key, whom)
+        if whom and whom != ANYONE:
+            here = {handle.token for handle in self.handles.handles(key)}
+            if there := [token for token in whom if token not in here]:
+                wake(there)
+
+    def close(self) -> None:
+        """End the thread, and notify all calls, which then look for themselves."""
+        with self._lock:
+            self._closed = True
+            if self._inbox is not None:
+                self._inbox.interrupt()
+        self.handles.notify_all()
+
+    def pause(self, at_most_s: float) -> bool:
+        """Close what is open before a fork. Returns False if that was not possible in time."""
+        self._paused = self._looking.acquire(timeout=at_most_s)
+        if self._paused:
+            self._looker.pause()
+        return self._paused
+
+    def resume(self) -> None:
+        """Go on after the fork."""
+        if self._paused:
+            self._paused = False
+            self._looking.release()
+
+    # --- the thread -------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        # The thread says by itself that it runs: a signal handler may raise in whoever starts it.
+        with self._lock:
+            if self._running:
+                return
+            self._running = True
+        try:
+            self._watch()
+        except Exception:
+            # The calls meet the same error when they look, and report it. If they do not, the
+            # pause keeps them from restarting this thread again and again.
+            time.sleep(AFTER_TROUBLE_S)
+            with self._lock:
+                self._end()
+            self.handles.notify_all()
+        finally:
+            with self._looking:
+                self._looker.close()
+
+    def _watch(self) -> None:
+        inbox = self._inbox
+        assert inbox is not None
+        wanted_at = time.monotonic()
+        while not self._closed:
+            now = time.monotonic()
+            keys = self._wanted()
+            if keys:
+                wanted_at = now
+                self._look(self._due(keys, now), now)
+            elif now - wanted_at > LINGER_S and self._stop():
+                return
+            next_at = min((self._schedules[key].at for key in keys), default=now + LINGER_S)
+            for handle in inbox.wait(next_at - time.monotonic()):
+                handle.notify()
+        with self._lock:
+            self._end()
+
+    def _wanted(self) -> list[str]:
+        """Returns the keys that calls wait for, each with a schedule."""
+        new = {self._new.popleft() for _ in range(len(self._new))}
+        keys = self.handles.keys()
+        now = time.monotonic()
+        first_at = now + self._fastest_s - FASTEST_S  # at once, unless a look is expensive
+        for key in keys:
+            schedule = self._schedules.get(key)
+            if schedule is None:
+                self._schedules[key] = _Schedule(first_at, self._fastest_s, self._slowest_s)
+            elif key in new:
+                schedule.at = min(schedule.at, first_at)
+        # A call that renews its place in the queue waits again soon: its key's schedule is kept.
+        self._schedules = {
+            key: schedule
+            for key, schedule in self._schedules.items()
+            if key in keys or now - schedule.at < LINGER_S
+        }
+        return keys
+
+    def _due(self, keys: list[str], now: float) -> list[str]:
+        """Returns those of the keys to look at now. One that is due soon shares another's look."""
+        if all(self._schedules[key].at > now for key in keys):
+            return []
+        return [key for key in keys if self._schedules[key].nearly_due(now)]
+
+    def _look(self, keys: list[str], now: float) -> None:
+        if not keys:
+            return
+        # Who begins to wait during the look may know more than it shows.
+        waiting = {key: self.handles.handles(key) for key in keys}
+        with self._looking:
+            results = self._looker.look(keys)
+        for key, handles in waiting.items():
+            seen = results.get(key)
+            self._schedules[key].looked(now, seen, places_ahead(handles, seen))
+            for handle in handles:
+                if lets_in(handle, seen):
+                    handle.notify()
+
+    def _stop(self) -> bool:
+        """End, unless somebody has begun to wait. Returns whether it has ended."""
+        with self._lock:
+            if self.handles.any():
+                return False
+            self._end()
+            return True
+
+    def _end(self) -> None:
+        """Let the next call start another thread. The caller has the lock."""
+        self._running = False
+        if self._inbox is not None:
+            self._inbox.close()
+            self._inbox = None
+
+
+def places_ahead(handles: Sequence[WaitHandle], seen: PollResult | None) -> int:
+    """Returns how many in the queue come before the first of these calls; 0 if that is not known or
+    if one of them has no place in it."""
+    if seen is None or seen.found is None or not handles:
+        return 0
+    places = {waiter.token: place for place, waiter in enumerate(seen.found.record.queue)}
+    return min(places.get(handle.token, 0) for handle in handles)
+
+
+class LocalStore(PollingStore):
+    """A store that all its users reach on one machine, mostly."""
+
+    _poller: LocalPoller
+
+    def awaits(self, token: str) -> bool:
+        """Whoever waits on this machine has a socket, until it ends or its process does."""
+        return waits_here(token)
+
+    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
+        """Block until a wake-up comes or a poll shows a change, or until the time is over."""
+        return self._poller.wait(key, version, token, at_most / SECOND)

@@ -1,0 +1,1 @@
+"""The live page: `holdfast ui`. Needs Starlette and uvicorn (`holdfast[ui]`)."""

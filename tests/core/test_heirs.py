@@ -1,0 +1,182 @@
+"""Whoever frees a lock may grant it to the first in the queue: who inherits, and for how long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from holdfast.core import rules
+from holdfast.core.acquiring import Terms, acquire_steps
+from holdfast.core.commands import ANYONE, FREED, Claim, Free, Granted, Stamp
+from holdfast.core.contract import Entry, exactly
+from holdfast.core.effects import Amend, Load, Swap, Wait
+from holdfast.core.holds import Attempt, Care, hold_of
+from holdfast.core.records import LARGEST_FENCE, SECOND, Record, Waiter, decode, encode
+from holdfast.core.steps import apply_steps
+from holdfast.core.validity import deadline
+from tests.core.test_amending import Amending, contended
+from tests.core.test_steps import CLOCK, MINE, OTHER, TTL, claim
+from tests.play import play
+
+NOW = CLOCK.latest
+FIRST = Waiter("first", "w1", "exclusive", 3 * SECOND, 0, NOW + 3 * SECOND, "p1", lease=TTL)
+NEXT = replace(FIRST, token="next", owner="w2", beat="p2")
+HELD = Record(fence=1, holders=(MINE,), queue=(FIRST, NEXT), updated_at=1)
+
+
+def free(record: Record, heir: str = "first", token: str = "t", dead: Any = rules.nobody) -> Any:
+    """What the rules decide about a release with an heir."""
+    return rules.decide(Free(token, heir), record, dead, Stamp(NOW, "beat"))
+
+
+def test_the_heir_has_the_grant_with_the_write_that_frees() -> None:
+    """As if it had claimed at that moment; it keeps the beat of its place."""
+    decision = free(HELD)
+    [holder] = decision.record.holders
+    assert decision.verdict is FREED
+    assert decision.wake == ("first",)
+    assert (holder.token, holder.owner, holder.ttl, holder.beat) == ("first", "w1", TTL, "p1")
+    assert (holder.acquired_at, holder.expires_at) == (NOW, NOW + TTL)
+    assert HELD.fence < holder.fence < decision.record.fence
+    assert decision.record.queue == (NEXT,)
+    assert free(decision.record).verdict is FREED  # once more, and nothing is written
+    assert free(decision.record).record is None
+
+
+def test_the_heir_finds_its_grant_with_all_its_numbers() -> None:
+    """It only looks, and can pass the lock on inside of its process like any other holder."""
+    record = free(HELD).record
+    claim = Claim("first", "w1", "exclusive", TTL, inherits=True)
+    found = rules.decide(claim, record, rules.nobody, Stamp(NOW, "b"))
+    assert found.record is None
+    assert found.verdict == Granted(record.holders[0], (NEXT,), record.fence)
+
+
+@pytest.mark.parametrize(
+    ("record", "heir"),
+    [
+        (HELD, "next"),  # not the first
+        (HELD, "gone"),
+        (HELD, ""),
+        (replace(HELD, queue=(replace(FIRST, lease=None),)), "first"),  # an older client
+        (replace(HELD, queue=(replace(FIRST, mode="shared"),)), "first"),
+        (replace(HELD, fence=LARGEST_FENCE), "first"),  # there is no number left for it
+    ],
+)
+def test_who_is_no_heir_is_woken(record: Record, heir: str) -> None:
+    """And claims by itself, as ever."""
+    decision = free(record, heir)
+    assert decision.record.holders == ()
+    assert decision.wake == ("first",)
+
+
+def test_a_grant_lasts_as_if_it_was_written_with_the_place() -> None:
+    """The clock of a release may have been read before the place was written, whose time the heir
+    counts from."""
+    placed = NOW + SECOND
+    first = replace(FIRST, expires_at=placed + FIRST.ttl)
+    [holder] = free(replace(HELD, queue=(first,))).record.holders
+    assert holder.expires_at == placed + TTL
+
+
+def test_nobody_inherits_without_a_clock() -> None:
+    """By silence alone, nobody could tell since when."""
+    command = Free("t", "first")
+    unread = rules.decide(command, HELD, rules.nobody, Stamp(NOW, "beat", False))
+    assert unread.record is not None
+    assert unread.record.holders == ()
+    assert free(replace(HELD, queue=(replace(FIRST, expires_at=0),))).record.holders == ()
+
+
+def test_the_dead_inherit_nothing() -> None:
+    """A place that has run out is nobody's."""
+    decision = free(HELD, dead=lambda party: party.token == "first")
+    assert decision.record.holders == ()
+    assert decision.wake == ("next",)
+
+
+def test_only_the_last_holder_has_an_heir() -> None:
+    """Somebody who leaves the queue frees nothing, and nor does one of two readers."""
+    assert free(replace(HELD, holders=()), "next", token="first").record.holders == ()
+    readers = (replace(MINE, mode="shared"), replace(OTHER, mode="shared"))
+    decision = free(replace(HELD, holders=readers))
+    assert decision.record.holders == readers[1:]
+    assert free(replace(HELD, queue=())).wake == ANYONE
+
+
+def test_what_a_place_says_is_in_its_text() -> None:
+    """A place of an older client says nothing of a lease, and reads as ever."""
+    assert decode(encode(HELD)) == HELD
+    assert b"lease" not in encode(replace(HELD, queue=(replace(FIRST, lease=None),)))
+
+
+def waits_and_inherits(after: int) -> tuple[Any, Amending]:
+    """A claim that waits; after a time the lock is granted to its place, and it looks."""
+    store, attempt = Amending(Entry(Record(1, (OTHER,)), 2, CLOCK)), claim()
+
+    def answer(effect: Any) -> Any:
+        if isinstance(effect, Wait) and store.entry.record.queue:
+            store.now += after
+            now = exactly(NOW + store.now)
+            freed = rules.decide(
+                Free("other", "t"), store.entry.record, rules.nobody, Stamp(now.latest, "-")
+            )
+            assert freed.record is not None
+            store.asked.append(Wait)
+            store.entry = Entry(freed.record, 7, now)
+            store.now += 10
+            return None
+        return store(effect)
+
+    return play(acquire_steps(contended(), attempt, Terms(60 * SECOND), 0), answer), store
+
+
+def test_an_heir_only_looks() -> None:
+    """One request, which writes nothing; its deadline is by the clock that it was shown."""
+    hold, store = waits_and_inherits(SECOND // 2)
+    assert store.asked == [Amend, Wait, Amend]
+    assert store.entry.version == 7
+    assert hold.deadline == deadline(SECOND // 2 + 10, TTL)
+    assert hold.last == store.entry.record.fence
+
+
+def test_a_look_that_comes_late_makes_the_lease_shorter() -> None:
+    """What is left by the store's clock when the request left, and no more."""
+    entry = Entry(free(HELD).record, 7, exactly(NOW + 4 * SECOND))
+    store, attempt = Amending(entry), Attempt("k", Claim("first", "w1", "exclusive", TTL))
+    attempt.sent["p1"] = -SECOND
+    store.now = 7 * SECOND
+    hold = play(acquire_steps(contended(), attempt, Terms(60 * SECOND), store.now), store)
+    assert hold.deadline == deadline(3 * SECOND, TTL)
+
+
+def test_after_a_release_to_an_heir_a_place_is_one_swap() -> None:
+    """The record is as we wrote it: the heir has only looked."""
+    store, knows = Amending(Entry(HELD, 2, CLOCK)), contended()
+    play(apply_steps(knows, Attempt("k", Free("t", "first")), Free("t", "first"), 0), store)
+    attempt = Attempt("k", Claim("again", "me", "exclusive", TTL, queue=True, patience=SECOND))
+    play(apply_steps(knows, attempt, attempt.command, 0), store)
+    assert store.asked == [Amend, Swap]
+    assert [waiter.token for waiter in store.entry.record.queue] == ["next", "again"]
+
+
+def test_a_place_that_cannot_be_swapped_is_tried_once_more_and_then_amended() -> None:
+    """A conflict shows what is there, so the second try needs no look either."""
+    store, knows = Amending(Entry(HELD, 2, CLOCK)), contended()
+    knows.expect("k", Entry(HELD, 1, CLOCK), 0)
+    attempt = Attempt("k", Claim("again", "me", "exclusive", TTL, queue=True, patience=SECOND))
+    play(apply_steps(knows, attempt, attempt.command, 0), store)
+    assert store.asked == [Swap, Swap]
+    assert Load not in store.asked
+
+
+def test_whom_a_hold_names() -> None:
+    """The first in the queue, if it can inherit; nobody who waits in the same process."""
+    hold = hold_of("k", Granted(MINE, (FIRST, NEXT)), 0, Care())
+    assert hold.heir == "first"
+    hold.wanted = (replace(FIRST, lease=None), NEXT)
+    assert hold.heir == ""
+    hold.wanted = ()
+    assert hold.heir == ""

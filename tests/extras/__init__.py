@@ -1,0 +1,1 @@
+"""What each extra brings, and what is said where it is missing."""

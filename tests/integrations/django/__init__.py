@@ -1,0 +1,1 @@
+"""Holdfast in Django projects."""

@@ -1,0 +1,1 @@
+"""FastAPI, Starlette and the servers that run them."""

@@ -1,0 +1,1 @@
+"""Locks at module level under servers and pools that fork."""

@@ -1,0 +1,1 @@
+"""An older release and this one, on one store."""

@@ -1,0 +1,109 @@
+"""A lock that is granted with the write that frees it, on the stores that know who waits there."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from msgspec.structs import replace
+
+import holdfast
+from holdfast import Locks
+from holdfast.core.records import SECOND, Record, Waiter
+from holdfast.stores.base import Store
+from holdfast.stores.registry import open_store
+from tests.engines.mariadb import MariaDB
+from tests.engines.postgres import PostgreSQL
+from tests.engines.shared import shared
+from tests.helpers import until
+
+KINDS = ("sqlite", "file", "postgresql", "mysql")
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sockets without files")
+
+
+@pytest.fixture(params=KINDS)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a store."""
+    if request.param == "postgresql":
+        return shared(PostgreSQL).url()
+    if request.param == "mysql":
+        return shared(MariaDB).url()
+    return f"{request.param}://{tmp_path}/locks"
+
+
+@pytest.fixture
+def clients(url: str) -> Iterator[list[Locks]]:
+    """Two of them."""
+    opened = [holdfast.connect(url, owner=f"c{number}", ttl=60) for number in range(2)]
+    opened[0].setup()
+    yield opened
+    for client in opened:
+        client.close()
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    """To look at the record."""
+    opened = open_store(url)
+    yield opened
+    opened.close()
+
+
+def waiting(locks: Locks, key: str, leases: list[holdfast.Lease]) -> threading.Thread:
+    """A thread that acquires the lock."""
+    thread = threading.Thread(
+        target=lambda: leases.append(locks.acquire(key, timeout=60)), daemon=True
+    )
+    thread.start()
+    return thread
+
+
+def record_of(store: Store, key: str) -> Record:
+    """What is there."""
+    return store.load(key).record
+
+
+def inherits(clients: list[Locks], store: Store) -> bool:
+    """One client releases while another waits. Returns whether the release was its grant: a claim
+    of its own would have another beat than its place."""
+    key, leases = f"heirs/{uuid4().hex}", list[holdfast.Lease]()
+    held = clients[0].acquire(key)
+    thread = waiting(clients[1], key, leases)
+    until(lambda: len(record_of(store, key).queue) == 1)
+    held.renew()  # it learns who waits
+    [place] = record_of(store, key).queue
+    held.release()
+    until(lambda: len(leases) == 1)
+    thread.join(30)
+    [holder] = record_of(store, key).holders
+    assert (holder.owner, holder.token) == ("c1", place.token)
+    assert leases[0].fence == holder.fence > held.fence
+    assert 50 < leases[0].remaining() <= 60
+    assert leases[0].release()
+    assert record_of(store, key).holders == ()
+    return holder.beat == place.beat
+
+
+def test_whoever_waits_here_inherits(clients: list[Locks], store: Store) -> None:
+    """Unless it renews its place just then: in that case it claims by itself."""
+    assert any(inherits(clients, store) for _ in range(10))
+
+
+def test_nobody_inherits_who_is_not_there(clients: list[Locks], store: Store) -> None:
+    """A place whose call is gone gets no grant: the lock is free when the place has run out."""
+    key = f"heirs/{uuid4().hex}"
+    held = clients[0].acquire(key)
+    there = store.load(key)
+    assert there.now is not None
+    ends_at = there.now.latest + 3 * SECOND
+    gone = Waiter("gone", "c9", "exclusive", 3 * SECOND, 1, ends_at, "beat", lease=60 * SECOND)
+    store.swap(key, there.version, replace(there.record, queue=(gone,)))
+    held.renew()
+    held.release()
+    assert record_of(store, key).holders == ()
+    clients[1].acquire(key, timeout=60).release()

@@ -1,0 +1,328 @@
+"""Wake-ups between the processes of one machine: who is reached, and what if nobody can be."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.core.contract import Entry, exactly
+from holdfast.core.records import Holder, Record, Waiter
+from holdfast.stores.waiting import local_poller, local_wakeups
+from holdfast.stores.waiting.handles import PollResult, WaitHandle, poll_result
+from holdfast.stores.waiting.local_poller import LocalPoller, places_ahead
+from holdfast.stores.waiting.local_wakeups import (
+    MOST_SOCKETS,
+    Inbox,
+    LinuxInbox,
+    address_of,
+    open_inbox,
+    wake,
+)
+from tests.helpers import until
+from tests.stores.processes import start
+
+
+def handle(token: str = "t", key: str = "k", notify: Any = bool) -> WaitHandle:
+    """A call that waits."""
+    return WaitHandle(key, 1, token, notify)
+
+
+@pytest.fixture
+def inbox() -> Iterator[LinuxInbox]:
+    """One with sockets."""
+    opened = LinuxInbox()
+    yield opened
+    opened.close()
+
+
+# --- wake-ups -------------------------------------------------------------------------------
+
+
+def test_a_wake_up_arrives_where_its_token_waits(inbox: LinuxInbox) -> None:
+    """At that call and at no other, once for however many there were."""
+    one, other = handle("one"), handle("other")
+    inbox.open(one)
+    inbox.open(other)
+    for _ in range(3):
+        wake(["one", "nobody"])
+    assert inbox.wait(20) == [one]
+    assert inbox.wait(0) == []
+
+
+def test_a_call_that_is_gone_is_not_woken(inbox: LinuxInbox) -> None:
+    """And whoever would wake it does not notice."""
+    one = handle("one")
+    inbox.open(one)
+    inbox.forget(one)
+    wake(["one"])
+    assert inbox.wait(0) == []
+    inbox.open(one)  # the name can be used again
+    wake(["one"])
+    assert inbox.wait(20) == [one]
+
+
+def test_a_wait_can_be_interrupted(inbox: LinuxInbox) -> None:
+    """It ends at once, and the next one does not."""
+    for each in (inbox, Inbox()):
+        each.interrupt()
+        assert each.wait(60) == []
+        started = time.monotonic()
+        assert each.wait(0.05) == []
+        assert time.monotonic() - started > 0.02
+
+
+def test_the_name_of_a_socket_does_not_tell_the_token() -> None:
+    """Every user of the machine can list the names."""
+    token = "0123456789abcdef" * 2
+    assert token.encode() not in address_of(token)
+    assert address_of(token) != address_of(token[:-1])
+
+
+def test_a_process_opens_only_so_many_sockets(inbox: LinuxInbox) -> None:
+    """The calls beyond that are polled for."""
+    handles = [handle(f"t{number}") for number in range(MOST_SOCKETS + 3)]
+    for each in handles:
+        inbox.open(each)
+    wake([each.token for each in handles])
+    assert set(inbox.wait(20)) == set(handles[:MOST_SOCKETS])
+
+
+def test_two_calls_with_one_token(inbox: LinuxInbox) -> None:
+    """The name is taken: one of them is woken, the other is polled for."""
+    one, two = handle("same"), handle("same")
+    inbox.open(one)
+    inbox.open(two)
+    wake(["same"])
+    assert inbox.wait(20) == [one]
+    inbox.forget(two)
+    inbox.forget(one)
+
+
+def test_a_child_leaves_the_parents_sockets_alone(inbox: LinuxInbox) -> None:
+    """It closes its copies, and the parent goes on being woken."""
+    one = handle("one")
+    inbox.open(one)
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if inbox._epoll.closed else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    wake(["one"])
+    assert inbox.wait(20) == [one]
+
+
+@pytest.mark.parametrize("missing", ["epoll", "descriptors"])
+def test_without_sockets_there_is_an_inbox_all_the_same(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gevent takes epoll away, and a process may have no descriptor left."""
+
+    def fail() -> None:
+        raise OSError(24, "Too many open files")
+
+    if missing == "epoll":
+        monkeypatch.delattr(select, "epoll")
+    else:
+        monkeypatch.setattr(select, "epoll", fail)
+    assert type(open_inbox()) is Inbox
+
+
+def test_nobody_fails_for_want_of_a_socket(
+    inbox: LinuxInbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither who waits nor who frees a lock: polling must do."""
+
+    def fail(*args: Any) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(socket, "socket", fail)
+    inbox.open(handle("one"))
+    wake(["one"])
+    assert inbox.wait(0) == []
+
+
+# --- stores ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["sqlite", "file"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A file, or a directory."""
+    return f"sqlite://{tmp_path}/locks.db" if request.param == "sqlite" else f"file://{tmp_path}/d"
+
+
+@pytest.fixture
+def no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the first look at a key nobody looks again on its own."""
+    for name in ("FASTEST_S", "SLOWEST_S", "RAREST_S"):
+        monkeypatch.setattr(local_poller, name, 600.0)
+
+
+def wait_for(locks: holdfast.Locks, got: list[str], name: str) -> threading.Thread:
+    """Acquire in a thread, and say so."""
+
+    def run() -> None:
+        with locks.acquire("k", ttl=60, timeout=100):
+            got.append(name)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+@pytest.mark.usefixtures("no_polls")
+def test_a_release_wakes_the_first_in_the_queue(url: str) -> None:
+    """Without a single poll, one after the other."""
+    got: list[str] = []
+    with holdfast.connect(url) as a, holdfast.connect(url) as b, holdfast.connect(url) as c:
+        lease = a.acquire("k", ttl=60)
+        threads = []
+        for number, locks in enumerate((b, c), 1):
+            threads.append(wait_for(locks, got, f"{number}"))
+            until(lambda number=number: len(a.show("k").waiters) == number)  # type: ignore[misc]
+        time.sleep(0.2)  # they have looked once
+        lease.release()
+        for thread in threads:
+            thread.join(60)
+        assert got == ["1", "2"]
+
+
+def test_without_wake_ups_polling_finds_the_change(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for processes in another network namespace, and on other systems."""
+    monkeypatch.setattr(local_poller, "wake", lambda tokens: None)
+    monkeypatch.setattr(local_poller, "open_inbox", Inbox)
+    got: list[str] = []
+    with holdfast.connect(url) as a, holdfast.connect(url) as b, holdfast.connect(url) as c:
+        lease = a.acquire("k", ttl=60)
+        threads = []
+        for number, locks in enumerate((b, c), 1):
+            threads.append(wait_for(locks, got, f"{number}"))
+            until(lambda number=number: len(a.show("k").waiters) == number)  # type: ignore[misc]
+        lease.release()
+        for thread in threads:
+            thread.join(60)
+        assert got == ["1", "2"]
+
+
+def test_a_false_wake_up_lets_nobody_in(url: str) -> None:
+    """It is a reason to look, and nothing else."""
+    got: list[str] = []
+    with holdfast.connect(url) as a, holdfast.connect(url) as b:
+        with a.acquire("k", ttl=60):
+            thread = wait_for(b, got, "b")
+            until(lambda: len(a.show("k").waiters) == 1)
+            (token,) = [one.token for one in b._client.store.load("k").record.queue]
+            for _ in range(5):
+                wake([token])
+                time.sleep(0.02)
+            assert got == []
+        thread.join(60)
+    assert got == ["b"]
+
+
+def test_killed_waiters_are_passed_over(url: str) -> None:
+    """The holder and the first five who wait die: the next one is served, by their ttl."""
+    with holdfast.connect(url) as locks:
+        locks.setup()
+        takers = []
+        for number in range(7):
+            takers.append(start("hold", url, "k", "5"))
+            until(lambda: _parties(locks) > number, seconds=60)  # noqa: B023
+        for taker in takers[:6]:
+            taker.kill()
+        assert takers[6].stdout is not None
+        assert takers[6].stdout.readline().startswith("held")
+        takers[6].kill()
+        for taker in takers:
+            taker.communicate()
+
+
+def _parties(locks: holdfast.Locks) -> int:
+    shown = locks.show("k")
+    return len(shown.holders) + len(shown.waiters)
+
+
+# --- how often a key is polled --------------------------------------------------------------
+
+
+def queue_of(*tokens: str) -> Record:
+    """A record with a holder and these waiters."""
+    holder = Holder("h", 1, "you", "exclusive", 1, 0, 1, "b")
+    return Record(1, (holder,), tuple(Waiter(t, "w", "exclusive", 1, 0, 1, "b") for t in tokens))
+
+
+def seen(*tokens: str) -> PollResult:
+    """What a poll shows of that."""
+    return poll_result(Entry(queue_of(*tokens), 1, exactly(1)), "turn")
+
+
+@pytest.mark.parametrize(
+    ("waiting", "ahead"), [("a", 0), ("c", 2), ("cb", 1), ("x", 0), ("cx", 0), ("", 0)]
+)
+def test_places_ahead(waiting: str, ahead: int) -> None:
+    """Of the first of these calls; whoever has no place may be let in by any release."""
+    assert places_ahead([handle(token) for token in waiting], seen(*"abc")) == ahead
+    assert places_ahead([handle(token) for token in waiting], None) == 0
+
+
+class Looker:
+    """Counts how often it is asked."""
+
+    def __init__(self, result: PollResult) -> None:
+        self.result = result
+        self.looks = 0
+
+    def look(self, keys: Any) -> dict[str, PollResult]:
+        self.looks += 1
+        return dict.fromkeys(keys, self.result)
+
+    def pause(self) -> None:
+        """There is nothing open."""
+
+    def close(self) -> None:
+        """There is nothing open."""
+
+
+def test_those_further_back_are_polled_for_more_rarely() -> None:
+    """Of two processes that wait as long, the one at the head looks far more often."""
+    looks = []
+    for token in "az":
+        looker = Looker(seen(*"abcdefghijklmnopqrstuvwxyz"))
+        poller = LocalPoller(looker)
+        one = handle(token)
+        poller.add(one)
+        time.sleep(0.6)
+        poller.discard(one)
+        poller.close()
+        looks.append(looker.looks)
+    assert looks[0] > 2 * looks[1]
+    assert looks[1] >= 1
+
+
+def test_a_closed_poller_keeps_nobody_waiting() -> None:
+    """Whoever comes afterwards is notified at once."""
+    poller, notified = LocalPoller(Looker(seen("t"))), threading.Event()
+    poller.close()
+    poller.add(handle(notify=notified.set))
+    assert notified.is_set()
+
+
+def test_an_inbox_is_closed_with_the_last_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that waits no more has no descriptor open for it."""
+    monkeypatch.setattr(local_poller, "LINGER_S", 0.05)
+    before = {id(inbox) for inbox in local_wakeups._inboxes if not inbox._epoll.closed}
+    poller, one = LocalPoller(Looker(seen("t"))), handle()
+    poller.add(one)
+    poller.discard(one)
+    until(lambda: poller._inbox is None)
+    after = {id(inbox) for inbox in local_wakeups._inboxes if not inbox._epoll.closed}
+    assert after <= before

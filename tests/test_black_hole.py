@@ -1,0 +1,74 @@
+"""An address that swallows connections holds nobody up: connecting is part of a request's time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import Unavailable, aio
+
+REQUEST_TIMEOUT_S = 1.0
+# What is promised is half a second, but the machine may be busy.
+LATE_S = 4.0
+
+URLS = {
+    "redis": "redis://127.0.0.1:{port}",
+    "postgresql": "postgresql://x@127.0.0.1:{port}/x",
+    "mysql": "mysql://x@127.0.0.1:{port}/x",
+    "dynamodb": "dynamodb://Table?region=eu-west-1&endpoint_url=http://127.0.0.1:{port}",
+    "s3": "s3://bucket/locks?endpoint=http://127.0.0.1:{port}&region=us-east-1"
+    "&access_key_id=a&secret_access_key=b",
+}
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """One whose queue of connections is full, so that the kernel drops all further ones."""
+    with contextlib.ExitStack() as stack:
+        hole = stack.enter_context(socket.socket())
+        hole.bind(("127.0.0.1", 0))
+        hole.listen(0)
+        for _ in range(4):
+            filler = stack.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(hole.getsockname())
+        yield hole.getsockname()[1]
+
+
+async def answer(call: Callable[[], Any]) -> Any:
+    """Make a call of either face."""
+    outcome = call()
+    return await outcome if hasattr(outcome, "__await__") else outcome
+
+
+@pytest.mark.parametrize("face", ["sync", "async"])
+@pytest.mark.parametrize("store", URLS)
+def test_calls_come_back(store: str, face: str, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a timeout and without one; nothing was sent, and they say so."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    connect: Any = holdfast.connect if face == "sync" else aio.connect
+    url = URLS[store].format(port=port)
+
+    async def run() -> None:
+        locks = connect(url, request_timeout=REQUEST_TIMEOUT_S)
+        calls = {
+            "try_acquire": (REQUEST_TIMEOUT_S, lambda: locks.try_acquire("a")),
+            "timeout": (0.5, lambda: locks.acquire("b", timeout=0.5)),
+            "show": (REQUEST_TIMEOUT_S, lambda: locks.show("a")),
+        }
+        for name, (promised, call) in calls.items():
+            began = time.monotonic()
+            with pytest.raises(Unavailable):
+                await answer(call)
+            assert time.monotonic() - began < promised + LATE_S, name
+        await answer(locks.close)
+
+    asyncio.run(run())

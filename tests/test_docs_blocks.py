@@ -1,0 +1,189 @@
+"""Code in the docs that is no program by itself runs, too, with a little work to do around it."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import prometheus_client
+import pytest
+import redis
+import sqlalchemy
+
+import holdfast
+from holdfast import aio, fencing
+from holdfast.results import DirectoryResults
+from tests.engines.redis import RedisServer
+from tests.engines.shared import shared
+from tests.test_docs import ROOT, blocks
+
+
+class EnoughError(Exception):
+    """Ends work that goes on for ever."""
+
+
+@dataclass
+class Desk:
+    """What the blocks of a page find there."""
+
+    folder: Path
+    names: dict[str, Any]
+
+    def run(self, block: str) -> None:
+        """One block, awaited if it awaits."""
+        code = compile(block, "docs", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        if code.co_flags & inspect.CO_COROUTINE:
+            asyncio.run(eval(code, self.names))
+        else:
+            exec(code, self.names)
+
+
+def work(*args: object, **options: object) -> None:
+    """Whatever the reader's own function does."""
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    """Locks in a file, a database, and functions that do nothing."""
+    monkeypatch.setenv("HOLDFAST_URL", f"sqlite://{tmp_path}/locks.db")
+    monkeypatch.chdir(tmp_path)
+    engine = sqlalchemy.create_engine(f"sqlite:///{tmp_path}/data.db")
+    names: dict[str, Any] = dict.fromkeys(
+        ("load_orders", "refresh", "page_somebody", "make_report", "load", "write"), work
+    )
+    with ExitStack() as stack:
+        locks = stack.enter_context(holdfast.connect())
+        stack.callback(engine.dispose)
+        names |= {
+            "aio": aio, "asyncio": asyncio, "contextmanager": contextmanager, "engine": engine,
+            "fencing": fencing, "holdfast": holdfast, "locks": locks, "redis": redis,
+            "old_lock": nullcontext(),
+        }  # fmt: skip
+        desk = Desk(tmp_path, names)
+        stack.callback(lambda: _close(names["locks"]))
+        yield desk
+
+
+def _close(locks: object) -> None:
+    """End what a block has connected; on one page the name is a fixture's."""
+    if isinstance(locks, holdfast.Locks):
+        locks.close()
+
+
+def page(name: str) -> list[str]:
+    """The Python of a page, block by block."""
+    return blocks((ROOT / "docs" / f"{name}.md").read_text(), "python")
+
+
+@pytest.mark.parametrize(
+    "name", ["index", "errors", "events", "moving", "time", "stores/memory", "testing"]
+)
+def test_blocks_run_one_after_the_other(name: str, desk: Desk) -> None:
+    """With nothing but the names that they mention."""
+    for block in page(name):
+        desk.run(block)
+    if name == "testing":
+        desk.names["test_it_stops_when_the_lease_is_lost"]()
+
+
+def test_one_result_for_many(desk: Desk) -> None:
+    """The result is made where there is none."""
+    made: list[str] = []
+    desk.names |= {
+        "load_report": lambda: made[-1] if made else None,
+        "compute_report": lambda lease: made.append("report"),
+        "results": DirectoryResults("results"),
+        "compute": lambda month: {"month": month},
+    }
+    for block in page("once"):
+        desk.run(block)
+    assert made == ["report"]
+    assert desk.names["report"]("2026-11") == {"month": "2026-11"}
+
+
+def test_leading(desk: Desk) -> None:
+    """Each program leads, and works once."""
+
+    def tick(fence: int) -> None:
+        raise EnoughError(fence)
+
+    async def tick_later(fence: int) -> None:
+        tick(fence)
+
+    class Job:
+        work = staticmethod(tick)
+
+    threads, tasks, watched = page("leading")
+    desk.names |= {"tick": tick, "jobs": lambda: [Job()]}
+    for block in (threads, watched):
+        with pytest.raises(EnoughError):
+            desk.run(block)
+    desk.names["tick"] = tick_later
+    with pytest.raises(EnoughError):
+        desk.run(tasks)
+
+
+def test_metrics_and_traces(desk: Desk) -> None:
+    """The metrics are in the default registry, as the page says."""
+    for block in page("metrics"):
+        desk.run(block)
+    try:
+        assert b"holdfast_held" in prometheus_client.generate_latest()
+    finally:
+        prometheus_client.REGISTRY.unregister(desk.names["metrics"])
+
+
+SELECT = ("tx.execute(...)", "tx.exec_driver_sql('SELECT 1')")
+
+
+def test_fenced_writes(desk: Desk) -> None:
+    """In a transaction, in a column, in Redis, in files and over HTTP."""
+    admitted, setup, own_column, _, _, in_redis, _, in_files, _, over_http = page("fencing")
+    desk.run(setup)
+    for block in (admitted, page("safety")[0]):
+        desk.run(block.replace(*SELECT))
+    report = sqlalchemy.Table(
+        "report", sqlalchemy.MetaData(), sqlalchemy.Column("id", sqlalchemy.Integer),
+        sqlalchemy.Column("body", sqlalchemy.Text),
+        sqlalchemy.Column("fence", sqlalchemy.BigInteger),
+    )  # fmt: skip
+    with desk.names["engine"].begin() as tx, desk.names["locks"].acquire("column") as lease:
+        report.create(tx)
+        tx.execute(sqlalchemy.insert(report).values(id=7))
+        more = {"tx": tx, "report": report, "update": sqlalchemy.update, "body": "new"}
+        desk.names |= {**more, "lease": lease}
+        desk.run(own_column)
+        assert tx.execute(sqlalchemy.select(report.c.body)).scalar() == "new"
+        (desk.folder / "reports").mkdir()
+        (desk.folder / "made.csv").write_text("made")
+        desk.names |= {"data": b"1,2"}
+        desk.run(in_files)
+        desk.names |= {"app": work}
+        desk.run(over_http)
+        with redis.Redis(port=shared(RedisServer).port, db=9) as client:
+            desk.names["client"] = client
+            desk.run(in_redis)
+            assert client.get("total") == b"12"
+
+
+def test_stores(desk: Desk) -> None:
+    """SQLite and Redis by a URL, Redis by a client, a directory."""
+    (sqlite,), (by_url, _) = page("stores/sqlite"), page("stores/redis")
+    desk.run(sqlite.replace("/var/lib/app", str(desk.folder)))
+    desk.names["locks"].close()
+    desk.run(by_url.replace("localhost:6379", f"127.0.0.1:{shared(RedisServer).port}"))
+    desk.names["locks"].close()
+    directory = page("stores/blob")[0].splitlines()[-1]
+    desk.run(directory.replace("/mnt/shared", str(desk.folder)))
+
+
+def test_the_drop_in_for_ensembl(desk: Desk) -> None:
+    """On an SQLite file instead of MySQL."""
+    (block,) = page("dropin-resource-lock")
+    desk.run(block.replace("mysql://user:password@host:3306/resource_lock", "sqlite:///old.db"))
