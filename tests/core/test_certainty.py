@@ -120,6 +120,20 @@ def test_an_answer_ends_the_doubt() -> None:
         play(acquire_steps(observations(), claim(), Terms(20 * SECOND, fair=False), 0), store)
 
 
+@pytest.mark.parametrize("call", ["release", "evict"])
+def test_a_removal_that_was_delivered_twice_stays_in_doubt(call: str) -> None:
+    """Its second delivery is refused, and shows that somebody is gone: perhaps by the first."""
+    store = Store(HELD, *[HELD] * (call == "evict"), Conflict(FREE))
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, Amend):
+            raise Unavailable("away")
+        return store(effect)
+
+    with pytest.raises(OutcomeUnknown):
+        play(CALLS[call](observations("amending")), answer)
+
+
 def test_an_eviction_of_what_cannot_be_read_stays_in_doubt() -> None:
     """The empty record may have been written."""
     for after in ([*AWAY], [BROKEN, *AWAY]):

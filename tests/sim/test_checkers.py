@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 from unittest.mock import patch
 
@@ -41,6 +42,12 @@ from holdfast.testing.sim.runs import simulate
 from holdfast.testing.sim.world import World
 
 TTL = 2 * SECOND
+
+
+def test_a_violation_comes_home_from_another_process() -> None:
+    """A search in several processes pickles what it has found."""
+    found = pickle.loads(pickle.dumps(Violation("one-holder", "there are two")))
+    assert (found.rule, str(found)) == ("one-holder", "one-holder: there are two")
 
 
 class Scene:

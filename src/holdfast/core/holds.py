@@ -11,7 +11,7 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from holdfast.core.commands import Claim, Command, Free, Granted, Offer, Renew, Take
+from holdfast.core.commands import Claim, Command, Evict, Free, Granted, Offer, Renew, Take
 from holdfast.core.contract import Version
 from holdfast.core.records import NEVER, DiscreetState, History, Holder, Micros, Record, Waiter
 from holdfast.core.validity import deadline
@@ -197,8 +197,16 @@ class Attempt(DiscreetState, eq=False, weakref=True):
         parties: tuple[Holder | Waiter, ...] = (*record.holders, *record.queue)
         return any(party.beat in self.sent for party in parties)
 
-    def holds_in(self, record: Record) -> bool:
-        """Whether the record shows a holder that we wrote."""
+    def may_be_done_in(self, record: Record) -> bool:
+        """Whether the record may be what our command has left: it shows a holder that we wrote, or
+        somebody is gone who was to go."""
+        command = self.command
+        if isinstance(command, Free):
+            return all(holder.token != command.token for holder in record.holders)
+        if isinstance(command, Evict):
+            fences = {holder.fence for holder in record.holders}
+            tokens = {waiter.token for waiter in record.queue}
+            return not (fences.issuperset(command.fences) and tokens.issuperset(command.waiters))
         return any(holder.beat in self.sent for holder in record.holders)
 
     @property

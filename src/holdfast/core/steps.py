@@ -243,7 +243,7 @@ def _swap_steps(
         attempt.touched = touched_before or attempt.shows_in(outcome.entry.record)
         # What is refused may have been done all the same, by the first of two deliveries. Then
         # "surely not done" would be wrong, whatever becomes of the next request.
-        attempt.unsettled = attempt.holds_in(outcome.entry.record)
+        attempt.unsettled = attempt.may_be_done_in(outcome.entry.record)
         observations.forget(key)
         refusals = refusals + 1 if outcome.entry.version == view.version else 0
         if refusals > MOST_REFUSALS:

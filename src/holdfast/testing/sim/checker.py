@@ -24,6 +24,10 @@ class Violation(Exception):
         self.rule = rule
         self.what = what
 
+    def __reduce__(self) -> tuple[type[Violation], tuple[str, str]]:
+        """A search in several processes sends it home: pickled by what it was made of."""
+        return Violation, (self.rule, self.what)
+
 
 class Checker:
     """Checks one rule. It overrides the methods for the events that it needs."""
