@@ -8,8 +8,18 @@ from typing import Any
 import pytest
 
 from holdfast.core.acquiring import Terms, acquire_steps
-from holdfast.core.commands import Claim, Free, Granted, Offer, Take
-from holdfast.core.contract import Applied, Conflict, Entry, Page, Swapped, exactly
+from holdfast.core.commands import (
+    Blocked,
+    Claim,
+    Decision,
+    Free,
+    Granted,
+    NotHeld,
+    Offer,
+    Renew,
+    Take,
+)
+from holdfast.core.contract import Amended, Applied, Conflict, Entry, Page, Swapped, exactly
 from holdfast.core.effects import Amend, Apply, Effect, Load, Scan, Steps, Swap
 from holdfast.core.evicting import evict_steps
 from holdfast.core.handing_over import enter_steps, offer_steps
@@ -26,6 +36,7 @@ from tests.core.test_steps import (
     DONE,
     FREE,
     HELD,
+    OTHER,
     TAKEN,
     TTL,
     Store,
@@ -111,6 +122,33 @@ def test_an_amend_without_an_answer_stays_in_doubt() -> None:
         play(apply_steps(knows, attempt, attempt.command, 0), answer)
     attempt.saw_version(HELD.version)
     assert attempt.unsettled
+
+
+def test_a_script_that_may_still_be_on_its_way_stays_in_doubt() -> None:
+    """A later one was answered; the first may arrive after that, and get the lock."""
+    blocked = Applied(Blocked((OTHER,), ()), 1, CLOCK)
+    store = Store(OutcomeUnknown("lost"), blocked, *AWAY)
+    with pytest.raises(OutcomeUnknown):
+        play(acquire_steps(observations("scripted"), claim(), Terms(20 * SECOND), 0), store)
+
+
+@pytest.mark.parametrize("there", [FREE, TAKEN], ids=["as it was", "changed"])
+def test_a_swap_before_an_amend_that_wrote_nothing(there: Entry) -> None:
+    """It may still be carried out if the amend has seen the version that the swap expects."""
+    knows = observations("amending")
+    knows.contend("k")
+    knows.read_clock(View(CLOCK, 0, 0, EMPTY, None))
+    attempt = claim()
+    attempt.unsettled, attempt.expected = True, FREE.version
+
+    def answer(effect: Effect) -> Any:
+        return Amended(Decision(NotHeld()), there), 0
+
+    play(
+        apply_steps(knows, attempt, Renew("t"), 0),
+        lambda e: answer(e) if isinstance(e, Amend) else Store()(e),
+    )
+    assert attempt.unsettled == (there is FREE)
 
 
 def test_an_answer_ends_the_doubt() -> None:

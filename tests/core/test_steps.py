@@ -23,7 +23,7 @@ from holdfast.core.steps import (
     apply_steps,
     release_steps,
 )
-from holdfast.core.validity import READING_GOOD_FOR
+from holdfast.core.validity import RATE, READING_GOOD_FOR
 from holdfast.errors import CorruptRecord, LeaseLost, OutcomeUnknown, Unavailable
 from holdfast.testing.sim.kinds import KINDS
 from tests.play import play
@@ -116,6 +116,52 @@ def test_a_clock_that_was_read_long_ago_is_read_again(
     granted = carry_out(knows, claim(), store)
     assert store.kinds == asked
     assert bool(granted.holder.expires_at) == bool(clock)
+
+
+class SlowClock(Store):
+    """Its loads take so long, one after the other; the clock is read when the answer leaves."""
+
+    def __init__(self, *takes: int) -> None:
+        super().__init__(*[FREE] * len(takes), DONE)
+        self.takes = list(takes)
+
+    def __call__(self, effect: Effect) -> Any:
+        if not isinstance(effect, Load):
+            return super().__call__(effect)
+        sent = self.now
+        self.now += self.takes.pop(0)
+        entry, _, got = super().__call__(effect)
+        return replace(entry, now=exactly(CLOCK.latest + self.now)), sent, got
+
+
+@pytest.mark.parametrize(
+    ("takes", "by", "longer"),
+    [
+        ([SECOND], 60 * SECOND, SECOND),
+        ([4 * SECOND, 1000], 60 * SECOND, 1000),  # after an outage
+        ([4 * SECOND, 4 * SECOND], 60 * SECOND, 4 * SECOND),  # it is always so slow
+        ([4 * SECOND], 12 * SECOND, 4 * SECOND),  # a second look and the write might be too late
+    ],
+)
+def test_a_clock_that_took_long_to_read_is_read_again(
+    takes: list[int], by: int, longer: int
+) -> None:
+    """Else the next holder waits for all of that time, too, when this one dies."""
+    attempt, store = claim(), SlowClock(*takes)
+    attempt.by = by
+    granted = carry_out(observations(), attempt, store)
+    assert store.kinds == [Load] * len(takes) + [Swap]
+    there = granted.holder.expires_at - (CLOCK.latest + store.now + TTL)
+    assert longer <= there <= longer + longer // RATE + 1
+
+
+def test_a_slow_reading_is_not_used_without_a_look() -> None:
+    """The record is known, but the clock only vaguely."""
+    knows, store = observations(), SlowClock(1000)
+    knows.wrote("k", View(CLOCK, 0, 2 * SECOND, Record(1), 1))
+    store.now = 2 * SECOND
+    carry_out(knows, claim(), store)
+    assert store.kinds == [Load, Swap]
 
 
 @pytest.mark.parametrize(("version", "fence"), [(None, 5_000_000), (1, 70_000)])
@@ -331,7 +377,7 @@ class SlowStore(Store):
 
 def test_a_lease_is_joined_although_the_first_reply_comes_too_late() -> None:
     """The other party keeps it alive meanwhile: the store is asked again."""
-    store = SlowStore(HELD, DONE, DONE, slow=1)
+    store = SlowStore(HELD, DONE, HELD, DONE, slow=1)
     hold = play(enter_steps(observations(), Attempt("k", Renew("t")), Care(), 9 * TTL), store)
     assert hold.valid(store.now)
 

@@ -166,7 +166,7 @@ class Attempt(DiscreetState, eq=False, weakref=True):
     expected: Version = None  # what the last swap without an answer had expected to find
     trouble_since: Micros | None = None  # since when the store fails it
     blocked_by: tuple[Holder, ...] = ()  # who was in the way when it was tried last
-    commanded: bool = False  # a whole command was sent, and has no answer
+    commanded: bool = False  # a whole command had no answer: it may still be on its way
     number: int = 0  # which attempt of this process it is, for whoever listens to its events
     by: Micros = NEVER  # later answers are of no use to the caller
     began: Micros = 0  # when, if anybody listens

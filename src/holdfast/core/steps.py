@@ -15,7 +15,8 @@ unchanged under threads, asyncio and the simulator. How they work:
     never for an answer.
  4. "Surely not done" is said of the whole attempt: once the outcome of a write is unknown,
     it stays so (`unsettled`) until an answer shows what became of it. A later try that was
-    surely not carried out shows nothing.
+    surely not carried out shows nothing. A whole command expects no version: if it had no answer,
+    it may arrive after any later one, and the doubt stays (`commanded`).
  5. A key that others want too is amended, where the store can: it holds the record still while
     the rules look at it, so that no write of another client makes ours fail. What has no answer is
     sent again, as to a store that runs the rules.
@@ -190,8 +191,10 @@ def _swap_steps(
         beat, attempt.next_beat = attempt.next_beat, ""
         if not beat:
             beat = yield from Draw(BEAT_BYTES)
-        stamp = observations.reading.stamp(now, beat)
-        if view is None or (stamp is None and view.now is not None):
+        reading = observations.reading
+        stamp = reading.stamp(now, beat)
+        vague = stamp is None or (not proven and reading.vague(now, attempt.by))
+        if view is None or (vague and view.now is not None):
             view = yield from _look_again_steps(observations, attempt)
             proven = True
             now = view.got
@@ -235,7 +238,7 @@ def _swap_steps(
         except HoldfastError as trouble:
             attempt.touched, attempt.unsettled = touched_before, unsettled_before
             raise worst_known_outcome(trouble, attempt) from trouble.__cause__
-        attempt.unsettled = False
+        attempt.unsettled = attempt.commanded
         if isinstance(outcome, Swapped):
             view = View(outcome.now, now, got, new, outcome.version)
             observations.wrote(key, view)
@@ -243,7 +246,7 @@ def _swap_steps(
         attempt.touched = touched_before or attempt.shows_in(outcome.entry.record)
         # What is refused may have been done all the same, by the first of two deliveries. Then
         # "surely not done" would be wrong, whatever becomes of the next request.
-        attempt.unsettled = attempt.may_be_done_in(outcome.entry.record)
+        attempt.unsettled |= attempt.may_be_done_in(outcome.entry.record)
         observations.forget(key)
         refusals = refusals + 1 if outcome.entry.version == view.version else 0
         if refusals > MOST_REFUSALS:
@@ -263,9 +266,13 @@ def _swap_steps(
 
 
 def _look_again_steps(observations: Observations, attempt: Attempt) -> Steps[View]:
-    """Load the record of an attempt, and note in it what that tells about its last write."""
+    """Load the record of an attempt, and note in it what that tells about its last write. What
+    took long is loaded once more: after an outage, the next holder would wait for that time too
+    if this one died."""
     try:
         view = yield from look_steps(observations, attempt.key, attempt.by)
+        if view.now is not None and view.vague(view.got, attempt.by):
+            view = yield from look_steps(observations, attempt.key, attempt.by)
     except HoldfastError as trouble:
         raise worst_known_outcome(trouble, attempt) from trouble.__cause__
     attempt.saw_version(view.version)
@@ -318,6 +325,7 @@ def _amend_steps(
     amended, sent, got = yield from _one_trip_steps(attempt, ask, now)
     decision, entry = amended.decision, amended.entry
     view = observations.saw(key, entry, sent, got)
+    attempt.saw_version(entry.version)
     if decision.record is not None:
         observations.wrote(key, view)
     elif type(decision.verdict) is not Granted and not attempt.doubted:
@@ -384,7 +392,7 @@ def _one_trip_steps(
             attempt.touched, attempt.unsettled = touched_before, unsettled_before
             raise worst_known_outcome(trouble, attempt) from trouble.__cause__
         else:
-            attempt.unsettled = attempt.commanded = False
+            attempt.unsettled = unsettled_before or attempt.commanded
             return answer, now, got
 
 

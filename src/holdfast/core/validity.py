@@ -32,6 +32,9 @@ RATE = 100
 
 # A reading older than this is not carried any further: the doubt would only grow.
 READING_GOOD_FOR: Micros = 30 * SECOND
+# An answer that took longer than this is a vague reading: the clock was read at some moment while
+# it was under way, and a grant could last longer in the store by all of that time.
+VAGUE_AFTER: Micros = SECOND
 
 
 def deadline(sent: Micros, ttl: Micros) -> Micros:
@@ -63,6 +66,12 @@ class Reading(Struct, frozen=True, gc=False):
                 most = 0
         latest = now.latest + most + most // RATE + 1
         return Stamp(latest, beat, True, now.earliest + least - least // RATE)
+
+    def vague(self, m: Micros, by: Micros) -> bool:
+        """Whether to look again at local time `m` before a write: the answer took long, and until
+        `by` there is time for two more that take as long."""
+        took = self.got - self.sent
+        return took > VAGUE_AFTER and m + 2 * took < by
 
     def at(self, m: Micros) -> Interval | None:
         """The same without a write: what the store's clock can show at local time `m`."""
