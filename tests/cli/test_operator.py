@@ -56,6 +56,22 @@ def test_evict_one_of_many(holdfast: Program) -> None:
         assert holdfast("evict", "k", "--yes", "--fence", "1").returncode == codes.NO
 
 
+@pytest.mark.parametrize("which", ["the holder's", "the lock's"])
+def test_evict_an_exclusive_holder_by_either_fence(holdfast: Program, which: str) -> None:
+    """--fence takes the number that HOLDFAST_FENCE exports, and the largest that `show` names."""
+    with holdfast.locks() as locks:
+        lease = locks.acquire("k", ttl=3600, keep=False)
+        largest = locks.show("k").fence
+        assert largest > lease.fence
+        for stranger in (lease.fence - 1, largest + 1):
+            done = holdfast("evict", "k", "--yes", "--fence", str(stranger))
+            assert done.returncode == codes.NO
+        fence = lease.fence if which == "the holder's" else largest
+        (evicted,) = holdfast.json("evict", "k", "--yes", "--fence", str(fence))
+        assert evicted["fence"] == lease.fence
+        assert locks.show("k").free
+
+
 def test_evict_waiters(holdfast: Program) -> None:
     """--waiters empties a queue, and leaves the holder; it does not go with --fence."""
     with holdfast.locks() as locks:

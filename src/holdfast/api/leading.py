@@ -62,7 +62,7 @@ class Candidate:
         self._wish: Ending | None = None  # what was asked for: "resigned" or "stopped"
         self._end_part: Callable[[], object] | None = None  # ends what is going on, by that wish
         self._lease: Lease | None = None
-        self._heirs: list[Future[str]] = []  # who waits for the ticket of a hand-over
+        self._tickets: list[Future[str]] = []  # of a hand-over, for those who wait for them
         self._begun = False
         self._over = threading.Event()
         self._returned: Any = None
@@ -89,9 +89,9 @@ class Candidate:
         """
         if to is not None:
             check_callback(to, "to")
-            heir = self._new_heir()
-            if heir is not None:
-                heir.add_done_callback(partial(_bring, to, self._key))
+            ticket = self._new_ticket()
+            if ticket is not None:
+                ticket.add_done_callback(partial(_bring, to, self._key))
         if self._lease is not None:
             self._tell("resigned")
 
@@ -101,28 +101,28 @@ class Candidate:
         Until it comes, or the ttl is over, nobody else leads. Raises `LeaseLost` if the term ends
         without a hand-over: because `run` raises, or `serve` is cancelled.
         """
-        heir = self._new_heir()
-        if heir is None:
-            raise UsageError(f"Only a leader hands over, and this does not lead {self._key!r}.")
+        ticket = self._new_ticket()
+        if ticket is None:
+            raise UsageError(f"Only a leader can hand over, but this does not lead {self._key!r}.")
         self._tell("stopped")
-        return heir.result()
+        return ticket.result()
 
-    def _new_heir(self) -> Future[str] | None:
-        """Returns where the ticket will be; None if this candidate does not lead."""
+    def _new_ticket(self) -> Future[str] | None:
+        """Returns a ticket to come; None if this candidate does not lead."""
         with self._lock:  # the term may be ending
             if self._lease is None:
                 return None
-            heir: Future[str] = Future()
-            self._heirs.append(heir)
-            return heir
+            ticket: Future[str] = Future()
+            self._tickets.append(ticket)
+            return ticket
 
     def _end_term(self) -> tuple[Lease | None, list[Future[str]]]:
-        """Returns the lease, and who waits for a ticket; nobody else does from now on."""
+        """Returns the lease, and the tickets that callers wait for. No more are added."""
         with self._lock:
-            lease, heirs = self._lease, self._heirs
-            self._lease, self._heirs = None, []
-        # Whoever has stopped waiting for it is not to be handed over to.
-        return lease, [heir for heir in heirs if heir.set_running_or_notify_cancel()]
+            lease, tickets = self._lease, self._tickets
+            self._lease, self._tickets = None, []
+        # A caller that was cancelled does not wait any more: nothing is handed over for it.
+        return lease, [ticket for ticket in tickets if ticket.set_running_or_notify_cancel()]
 
     def _tell(self, wish: Ending) -> None:
         with self._lock:
@@ -150,7 +150,7 @@ class Candidate:
         """
         with self._lock:
             if self._begun:
-                raise UsageError("This candidate has served already: call lead() for another one.")
+                raise UsageError("This candidate has served already: call lead() again.")
             self._begun = True
         handlers: dict[type, Callable[[Any], Any]] = {
             Campaign: self._campaign,
@@ -170,8 +170,8 @@ class Candidate:
 
     def _give_back(self) -> None:
         """Give back what an exception has left behind."""
-        lease, heirs = self._end_term()
-        _tell_heirs(heirs, _not_handed_over(self._key))
+        lease, tickets = self._end_term()
+        _settle(tickets, _not_handed_over(self._key))
         if lease is not None:
             lease._leave()
 
@@ -202,8 +202,8 @@ class Candidate:
         return self._wish or ("lost" if ended_by_loss else "returned")
 
     def _resign(self, asked: Resign) -> None:
-        _, heirs = self._end_term()
-        if not heirs:
+        _, tickets = self._end_term()
+        if not tickets:
             asked.lease._leave()
             return
         outcome: str | HoldfastError = _not_handed_over(self._key)
@@ -212,7 +212,7 @@ class Candidate:
         except HoldfastError as why:
             outcome = why
         finally:
-            _tell_heirs(heirs, outcome)
+            _settle(tickets, outcome)
 
     def _run_campaign(self, attempt: Attempt) -> Lease | None:
         """Wait for the lease in a thread of its own, so that `stop()` need not wait for it."""
@@ -318,15 +318,18 @@ class Candidate:
             logger.exception("on_change of %s failed", printable(self._key))
 
 
-def _bring(to: Callable[[str], object], key: str, heir: Future[str]) -> None:
+def _bring(to: Callable[[str], object], key: str, ticket: Future[str]) -> None:
     """Give the ticket of a hand-over to whoever brings it to the next leader."""
-    if heir.exception() is not None:
-        logger.warning("%s could not be handed over: it was lost before", printable(key))
+    if ticket.exception() is not None:
+        logger.warning("The lease on %s was not handed over: it was lost before", printable(key))
         return
     try:
-        to(heir.result())
+        to(ticket.result())
     except Exception:
-        logger.exception("The ticket for %s was not brought to the next leader", printable(key))
+        logger.exception(
+            "The ticket for %s was not brought to the next leader: resign(to=…) failed",
+            printable(key),
+        )
 
 
 def _who(leader: HolderInfo | None) -> tuple[str, int] | None:
@@ -334,18 +337,18 @@ def _who(leader: HolderInfo | None) -> tuple[str, int] | None:
 
 
 def _not_handed_over(key: str) -> LeaseLost:
-    """Returns what to tell who waits for a ticket, if there will be none."""
-    why = "the term has ended without it"
-    return LeaseLost(f"{key!r} was not handed over: {why}.", key=key, why=why)
+    """Returns the error for callers that wait for a ticket which will not come."""
+    why = "the term ended before"
+    return LeaseLost(f"The lease on {key!r} was not handed over: {why}.", key=key, why=why)
 
 
-def _tell_heirs(heirs: Iterable[Future[str]], outcome: str | HoldfastError) -> None:
-    """Give everybody the ticket, of which one can make use, or the reason why there is none."""
-    for heir in heirs:
+def _settle(tickets: Iterable[Future[str]], outcome: str | HoldfastError) -> None:
+    """Give all who wait the same ticket, which only one can use, or say why there is none."""
+    for ticket in tickets:
         if isinstance(outcome, str):
-            heir.set_result(str(outcome))
+            ticket.set_result(str(outcome))
         else:
-            heir.set_exception(outcome)
+            ticket.set_exception(outcome)
 
 
 def _release_all(outcomes: queue.SimpleQueue[Any]) -> None:

@@ -16,6 +16,7 @@ from holdfast.cli.app import session_of
 from holdfast.cli.params import DURATION, PREFIX, as_json, option, shared
 from holdfast.cli.session import tell
 from holdfast.cli.terminal import is_terminal
+from holdfast.core.evicting import has_fence
 from holdfast.errors import CorruptRecord
 
 # No lease has this fence. To evict it ends no lease, but replaces an unreadable record.
@@ -126,8 +127,10 @@ def _who_i_am() -> str:
 
 
 def _holders(locks: Locks, key: str, fence: int | None) -> list[HolderInfo]:
-    holders = locks.show(key).holders
-    return [holder for holder in holders if fence is None or holder.fence == fence]
+    lock = locks.show(key)
+    if fence is None:
+        return list(lock.holders)
+    return [one for one in lock.holders if has_fence(fence, one.mode, one.fence, lock.fence)]
 
 
 def _replace_unreadable(locks: Locks, key: str, yes: bool, corrupt: CorruptRecord) -> int:

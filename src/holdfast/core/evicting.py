@@ -1,4 +1,4 @@
-"""An operator's word: throwing holders out, and replacing a record that cannot be used."""
+"""What operators ask for: evict holders or waiters, replace a record that cannot be used."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from holdfast.core.contract import Entry
 from holdfast.core.effects import WALL, Load, Steps, Swap
 from holdfast.core.holds import Attempt
 from holdfast.core.observations import Observations
-from holdfast.core.records import LARGEST_FENCE, Holder, Micros, Record, Waiter
+from holdfast.core.records import LARGEST_FENCE, Holder, Micros, Mode, Record, Waiter
 from holdfast.core.steps import (
     corrupt,
     look_steps,
@@ -40,7 +40,11 @@ def evict_steps(
         record = yield from _look_steps(observations, attempt, until)
         if record.fence >= LARGEST_FENCE:
             raise corrupt(key, Entry(record))
-        going = [h for h in record.holders if fence is None or _has(h, fence, record)]
+        going = [
+            h
+            for h in record.holders
+            if fence is None or has_fence(fence, h.mode, h.fence, record.fence)
+        ]
         while going:
             out.update({_grant(holder): holder for holder in going})
             attempt.command = Evict(tuple(one.fence for one in going), operator, reason)
@@ -89,11 +93,12 @@ def _grant(holder: Holder) -> tuple[str, Micros]:
     return holder.token, holder.acquired_at
 
 
-def _has(holder: Holder, fence: int, record: Record) -> bool:
-    """Whether this grant has a fence: as its own, or of a lease to which it was passed on."""
-    if holder.mode != "exclusive":
-        return holder.fence == fence
-    return holder.fence <= fence <= record.fence
+def has_fence(fence: int, mode: Mode, own: int, largest: int) -> bool:
+    """Whether a grant has this fence: as its own, or of a lease to which it was passed on.
+
+    An exclusive grant has a range of numbers, whose last one is the `largest` of the record.
+    """
+    return own <= fence <= largest if mode == "exclusive" else fence == own
 
 
 def _replace_corrupt_steps(observations: Observations, attempt: Attempt) -> Steps[None]:
