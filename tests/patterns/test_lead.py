@@ -179,6 +179,25 @@ def test_resigning_lets_the_next_one_lead(locks: holdfast.Locks) -> None:
     two.resign()  # harmless for one that does not lead
 
 
+def test_resigning_in_the_moment_when_the_term_begins(
+    locks: holdfast.Locks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lease is there and the work has not begun: it is told to end all the same."""
+    office = Office()
+    one = locks.lead("k", office)
+    begin_part, resigned = one._begin_part, threading.Event()
+
+    def resign_and_begin(end_part: Callable[[], object]) -> None:
+        if one.leading and not resigned.is_set():
+            resigned.set()
+            one.resign()
+        begin_part(end_part)
+
+    monkeypatch.setattr(one, "_begin_part", resign_and_begin)
+    with one:
+        until(lambda: len(office.terms) == 2)
+
+
 def test_handing_over_with_a_ticket(locks: holdfast.Locks) -> None:
     """The next leader comes with the ticket, and those who wait are passed over."""
     first, heir, waiting = Office(), Office(), Office()

@@ -136,8 +136,8 @@ class Candidate:
         """Begin a campaign or a term, which `end_part` ends early."""
         with self._lock:
             self._end_part = end_part
-            stopped = self._wish == "stopped"
-        if stopped:
+            wish = self._wish  # it may have come a moment before
+        if wish is not None:
             end_part()
 
     # --- serve ------------------------------------------------------------------------------
