@@ -47,12 +47,16 @@ def faulty_locks(**options: Any) -> Iterator[tuple[Locks, FaultyStore]]:
         yield locks, store
 
 
-def short_calls(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
+def short_calls(monkeypatch: pytest.MonkeyPatch, length: int | Callable[[], int]) -> None:
     """Let calls that do not wait for a lock give up after so many microseconds, whatever their
     client's `request_timeout` is."""
-    monkeypatch.setattr(Requests, "answers_by", lambda _: clock.monotonic() + length)
+
+    def answers_by(_: object) -> int:
+        return clock.monotonic() + (length() if callable(length) else length)
+
+    monkeypatch.setattr(Requests, "answers_by", answers_by)
     for lease in (holdfast.Lease, aio.Lease):
-        monkeypatch.setattr(lease, "_answers_by", lambda _: clock.monotonic() + length)
+        monkeypatch.setattr(lease, "_answers_by", answers_by)
 
 
 def is_open(path: Path) -> bool:

@@ -8,14 +8,17 @@ import pty
 import select
 import signal
 import subprocess
+import sys
 import termios
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.program import HOLDFAST, PATIENCE_S, Program, until
 
+ROOT = Path(__file__).parents[2]
 WHO_IS_IN_FRONT = (
     "import os; tty = os.open('/dev/tty', os.O_RDWR); "
     "print('in front:', os.tcgetpgrp(tty) == os.getpgrp() == os.getpid())"
@@ -82,6 +85,8 @@ class Screen:
 def shell(holdfast: Program) -> Iterator[Screen]:
     """An interactive shell, as people have it."""
     env = holdfast.env | {"PS1": "> ", "HF": " ".join(HOLDFAST), "HISTFILE": ""}
+    env["SLOW"] = f"{sys.executable} {Path(__file__).with_name('slow.py')}"
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), env.get("PYTHONPATH")]))
     screen = Screen(["bash", "--norc", "--noprofile", "-i"], env, holdfast.folder)
     screen.shows("> ")
     yield screen
@@ -142,6 +147,30 @@ def test_ctrl_z_and_back(shell: Screen, holdfast: Program) -> None:
     shell.shows("answer yes")
     shell.type("echo code $?\n")
     shell.shows("code 0")
+
+
+@pytest.mark.parametrize("pipe", ["", " | cat"], ids=["alone", "piped"])
+def test_ctrl_z_at_once(shell: Screen, pipe: str) -> None:
+    """Ctrl-Z is not lost when the command tries to read before it has the terminal."""
+    ask = "sh -c 'echo ready; read x </dev/tty; echo answer \\$x'"
+    shell.type(f'eval "$SLOW run k -- {ask}{pipe}"\n')
+    shell.shows("ready\r\n")
+    shell.type("\x1a")
+    shell.shows("Stopped")
+    shell.type("fg\n")
+    shell.shows("run k")
+    shell.type("yes\n")
+    shell.shows("answer yes")
+
+
+def test_cannot_run_at_a_terminal(holdfast: Program, shell: Screen) -> None:
+    """A command that cannot be started leaves the terminal to the script around it."""
+    (holdfast.folder / "bad").write_text("#!/no/such/program\n")
+    (holdfast.folder / "bad").chmod(0o755)
+    shell.type("sh -c '$HF run k -- ./bad; read x; echo answer $x'\n")
+    shell.shows("bad: No such file")
+    shell.type("yes\n")
+    shell.shows("answer yes")
 
 
 def test_ctrl_z_for_too_long(shell: Screen, holdfast: Program) -> None:

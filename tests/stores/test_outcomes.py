@@ -30,15 +30,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.core.records import SECOND
 from holdfast.runtime import cleaning
 from tests.helpers import short_calls
 from tests.stores.lane import LATE, REFUSED
 from tests.stores.operations import OPERATIONS
 from tests.stores.sites import SITES
-from tests.stores.walk import IDLE, Walk
+from tests.stores.walk import IDLE, INSISTS, Walk
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 
 WORDS = {"R": "returned", "N": "not done", "U": "unknown"}
 
@@ -153,7 +152,7 @@ def little_patience(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     """Nobody insists for long on a server that is gone for good."""
     if fault not in REFUSED:
         return
-    short_calls(monkeypatch, SECOND // 2)
+    short_calls(monkeypatch, INSISTS.get)
 
 
 @pytest.fixture(autouse=True)

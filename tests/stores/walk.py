@@ -20,6 +20,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -28,7 +29,7 @@ from holdfast.core.holds import BEATS_PER_TTL
 from holdfast.core.records import SECOND, Holder
 from holdfast.errors import HoldfastError
 from tests.helpers import unique
-from tests.stores.lane import LATE, PATIENT_S, TTL_S, Direct, Lane, Lanes, Site
+from tests.stores.lane import LATE, PATIENT_S, REFUSED, TTL_S, Direct, Lane, Lanes, Site
 from tests.stores.operations import OPERATIONS, Operation, beats_of, unlike, word_for
 
 T = TypeVar("T")
@@ -38,6 +39,9 @@ BUSY = 8  # how many times more patience clients have where the machine is too s
 HANGS_S = 20.0  # who has not answered by then, though its time-out is shorter, never will
 MOST_EXCHANGES = 40
 MOST_BEATEN = 4  # times in a row
+QUICK = SECOND // 2
+# For how long calls insist on a server that refuses them, in microseconds.
+INSISTS: ContextVar[int] = ContextVar("INSISTS", default=BUSY * QUICK)
 WORKERS = 8  # they wait more than they work
 IDLE: dict[str, bool] = {"idle closed": False, "idle reset": True}  # and whether by a reset
 
@@ -270,14 +274,18 @@ class Walk:
         return [*alone, Task(kind, cell.exchanges + 1)]
 
     async def _walk(self, lanes: Lanes, task: Task) -> list[Seen]:
-        if self._fault in LATE:
+        if self._fault in LATE or self._fault in REFUSED:
+            INSISTS.set(QUICK)
             with suppress(HoldfastError):  # also while all was to go well
-                seen = await self._walk_lane(lanes, task, self._site.quick_s)
+                seen = await self._walk_lane(lanes, task, self._timeout_s(1))
                 if not any(one.wrongs for one in seen):
                     return seen
             # Perhaps the machine is busy, and what was not to be late was late, too.
-            return await self._walk_lane(lanes, task, BUSY * self._site.quick_s)
-        return await self._walk_lane(lanes, task, PATIENT_S)
+            INSISTS.set(BUSY * QUICK)
+        return await self._walk_lane(lanes, task, self._timeout_s(BUSY))
+
+    def _timeout_s(self, times: int) -> float:
+        return times * self._site.quick_s if self._fault in LATE else PATIENT_S
 
     async def _walk_lane(self, lanes: Lanes, task: Task, timeout_s: float) -> list[Seen]:
         seen: list[Seen] = []

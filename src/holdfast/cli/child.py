@@ -48,11 +48,16 @@ class Child:
     """A running command. Start it from the main thread: when that ends, so does the command."""
 
     def __init__(
-        self, command: Sequence[str], env: Mapping[str, str], stdout: IO[bytes] | None = None
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        stdout: IO[bytes] | None = None,
+        first: Callable[[], None] | None = None,  # it calls this between fork and exec
     ) -> None:
+        calls = [call for call in (_die_with_parent(), first) if call is not None]
         try:
             self._process = subprocess.Popen(
-                command, env=env, stdout=stdout, process_group=0, preexec_fn=_die_with_parent()
+                command, env=env, stdout=stdout, process_group=0, preexec_fn=_in_turn(calls)
             )
         except FileNotFoundError as exc:
             raise CannotRun(f"{command[0]}: {exc.strerror}", codes.NOT_FOUND) from exc
@@ -94,6 +99,14 @@ class Child:
         except PermissionError:
             return False
         return False
+
+
+def _in_turn(calls: list[Callable[[], None]]) -> Callable[[], None] | None:
+    def call_all() -> None:
+        for call in calls:
+            call()
+
+    return call_all if calls else None
 
 
 def _die_with_parent() -> Callable[[], None] | None:

@@ -335,21 +335,26 @@ def hold(
     signal_queue: SignalQueue,
 ) -> Outcome:
     """Run a command under a lease, to the end of either."""
-    child = Child(command, env)
     terminal = Terminal.open()
-    supervisor = Supervisor(child, lease, signal_queue, terminal, grace_s)
     try:
-        lost = supervisor.run()
+        child = Child(command, env, first=None if terminal is None else terminal.gift())
+        supervisor = Supervisor(child, lease, signal_queue, terminal, grace_s)
+        lost = _run_or_stop(supervisor)
         at_terminal = terminal is not None and terminal.given_away
-    except BaseException:
-        supervisor.stop()  # an error of ours must not leave the command without a lease
-        raise
     finally:
         if terminal is not None:
             terminal.close()
     if lost:
         return Outcome(codes.LOST)
     return _ended(child, lease, at_terminal)
+
+
+def _run_or_stop(supervisor: Supervisor) -> bool:
+    try:
+        return supervisor.run()
+    except BaseException:
+        supervisor.stop()  # an error of ours must not leave the command without a lease
+        raise
 
 
 def _ended(child: Child, lease: Lease, at_terminal: bool) -> Outcome:

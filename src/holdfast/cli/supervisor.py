@@ -45,11 +45,11 @@ class Supervisor:
         self._signal_queue = signal_queue
         self._terminal = terminal
         self._grace_s = grace_s
+        self._asked_to_stop = False  # Ctrl-Z, and the command has not stopped for it yet
 
     def run(self) -> bool:
         """Run until the command has ended. Returns True if it was stopped for a lost lease."""
         self._lease.on_lost(lambda _: self._signal_queue.wake())
-        self._give_terminal()
         while self._child.code is None:
             if not self._lease.held:
                 self._tell_lost()
@@ -85,12 +85,16 @@ class Supervisor:
             if signum == signal.SIGCONT:
                 self._resume()
             else:
+                self._asked_to_stop |= signum == signal.SIGTSTP
                 self._child.signal(signum)
 
     def _stopped(self, signum: int) -> None:
         terminal = self._terminal
         if terminal is None or signum not in JOB_STOPS:
             return
+        if self._asked_to_stop:
+            # The command stopped for its own reason first; SIGCONT would make it forget the other.
+            signum = signal.SIGTSTP
         if signum in ACCESS_STOPS and terminal.give_foreground(self._child.pid):
             self._child.signal(signal.SIGCONT)
             return
@@ -101,12 +105,10 @@ class Supervisor:
 
     def _resume(self) -> None:
         """This process goes on after a pause: resume the command too."""
-        self._give_terminal()
-        self._child.signal(signal.SIGCONT)
-
-    def _give_terminal(self) -> None:
+        self._asked_to_stop = False
         if self._terminal is not None:
             self._terminal.give_foreground_unless_piped(self._child.pid)
+        self._child.signal(signal.SIGCONT)
 
     def _all_gone_within(self, seconds: float) -> bool:
         ends_at = time.monotonic() + seconds
