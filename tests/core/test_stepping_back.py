@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.core.acquiring import Terms, acquire_steps
 from holdfast.core.holds import Attempt
-from holdfast.core.observations import STEP_BACK, Observations, View
+from holdfast.core.observations import STEP_BACK, STEPS_BACK, Observations, View
 from holdfast.core.records import SECOND, Record
 from holdfast.testing.sim.kinds import KINDS
 from tests.core.test_steps import CLOCK, DONE, FREE, Store, claim
@@ -31,12 +31,24 @@ def paused(knows: Observations, terms: Terms, attempt: Attempt | None = None) ->
     return store.slept
 
 
-def test_it_steps_back_once() -> None:
-    """Others find the lock free meanwhile; if nobody does, it is not asked of it again."""
+def test_it_steps_back_a_few_times() -> None:
+    """Others find the lock free meanwhile; if nobody does, it is not asked of it for long: those
+    who have waited longest look most rarely, and then take a place in the queue."""
     knows = has_freed()
-    assert paused(knows, Terms()) == [STEP_BACK - 1]
+    for _ in range(STEPS_BACK):
+        assert paused(knows, Terms()) == [STEP_BACK - 1]
+        knows.wrote("k", FREED)
     knows.forget("k")
     assert paused(knows, Terms()) == []
+
+
+def test_a_new_sign_of_others_counts_anew() -> None:
+    """Whoever steps back and finds that somebody was there goes on doing so."""
+    knows = has_freed()
+    for _ in range(2 * STEPS_BACK):
+        knows.contend("k")
+        knows.wrote("k", FREED)
+        assert paused(knows, Terms()) == [STEP_BACK - 1]
 
 
 @pytest.mark.parametrize("kind", ["server", "scripted", "amending"])

@@ -16,7 +16,7 @@ from holdfast.errors import Unavailable
 from holdfast.stores.waiting import herd as crowds
 from holdfast.stores.waiting.handles import WaitHandle, WaitHandles, lets_in, poll_result
 from holdfast.stores.waiting.herd import HerdDamper
-from holdfast.stores.waiting.poller import Poller, PollIntervals
+from holdfast.stores.waiting.poller import Poller
 from tests.helpers import until
 
 
@@ -184,7 +184,7 @@ def test_a_store_in_trouble_is_not_looked_at_more_often() -> None:
         looks.append(time.monotonic())
         raise Unavailable
 
-    poller = Poller(turns, lets_in, PollIntervals(first_s=0.01, longest_s=0.5))
+    poller = Poller(turns, lets_in, longest_s=0.5)
     ends_at = time.monotonic() + 2
     while time.monotonic() < ends_at:
         notified = threading.Event()
@@ -204,7 +204,7 @@ def test_a_look_that_fails_in_an_unknown_way() -> None:
         looks.append(time.monotonic())
         raise OSError(24, "Too many open files")
 
-    poller = Poller(turns, lets_in, PollIntervals(first_s=0.01, longest_s=0.05))
+    poller = Poller(turns, lets_in, longest_s=0.05)
     for _ in range(3):
         notified = threading.Event()
         one = WaitHandle("k", 1, "t", notified.set)
@@ -230,7 +230,7 @@ def test_a_poller_whose_thread_ended() -> None:
             raise End
         return {}
 
-    poller = Poller(turns, lets_in, PollIntervals(first_s=0.01, longest_s=0.05))
+    poller = Poller(turns, lets_in, longest_s=0.05)
     first, second = handle(), handle()
     poller.add(first)
     until(lambda: looks and not poller._running)

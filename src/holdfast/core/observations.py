@@ -24,6 +24,9 @@ AFTER_EXPIRY: Micros = 1000
 # For so long whoever has just had a contended lock leaves it to others, who poll: about as long as
 # they sleep between their first polls.
 STEP_BACK: Micros = 30_000
+# So often in a row it does so without a new sign that others want it. Whoever waits without a place
+# in the queue, which would be a sign, looks at least once within that time.
+STEPS_BACK = 5
 _NOTHING: dict[tuple[str, str], Micros] = {}
 
 
@@ -75,7 +78,8 @@ class Observations:
         self.reached: Micros | None = None  # a time that the store's clock has surely shown
         self._views: dict[str, View] = {}
         self.recall = self._views.get  # a record as we wrote it last, if we have it
-        self._contended: dict[str, None] = {}  # keys that others want too
+        # Keys that others want too, each for so many releases without a new sign of them.
+        self._contended: dict[str, int] = {}
         self._steps_back = facts.wakeup == "poll" and not facts.cheap_places
         self._back_at: dict[str, Micros] = {}  # until when contended keys are left to others
         self._observed: dict[str, dict[tuple[str, str], Micros]] = {}
@@ -106,7 +110,7 @@ class Observations:
         if self._contended and not view.record.holders and key in self._contended:
             # Another client waits for it and will have it before we want it again.
             if not view.record.queue:
-                self._contended.pop(key, None)
+                self._one_sign_less(key)
             self.forget(key)
             if self._steps_back:
                 self._back_at[key] = view.got + STEP_BACK
@@ -118,9 +122,15 @@ class Observations:
     def contend(self, key: str) -> None:
         """Note that others want this key too: a claim of ours has to wait, or a swap failed."""
         if not self.facts.scripted:
-            self._contended[key] = None
+            self._contended[key] = STEPS_BACK if self._steps_back else 1
             if len(self._contended) > REMEMBERED_KEYS:
                 _drop_oldest(self._contended)
+
+    def _one_sign_less(self, key: str) -> None:
+        """Another release has shown nobody in the queue."""
+        left = self._contended.pop(key, 0) - 1
+        if left > 0:
+            self._contended[key] = left
 
     def steps_back_until(self, key: str) -> Micros:
         """Returns until when to leave this key to others, because we have just had it and they

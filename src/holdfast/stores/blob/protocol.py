@@ -18,7 +18,6 @@ clients that had read the same must have arrived, and reads again to see whose w
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from hashlib import sha256
 
@@ -57,12 +56,8 @@ from holdfast.stores.blob.requests import (
 )
 from holdfast.stores.blob.service_clock import ServiceClock
 from holdfast.stores.waiting.handles import is_taken
+from holdfast.stores.waiting.pace import pause_s
 
-# A waiting call looks again after a fraction of the time that it has waited so far (1 divided by
-# NAP_DIVISOR), so that short waits end soon and long waits cost little.
-FIRST_NAP: Micros = 20_000
-LONGEST_NAP: Micros = SECOND
-NAP_DIVISOR = 20
 # Where we may not write the object that the clock is read from, we do not try again for this long.
 TRY_CLOCK_AGAIN: Micros = 60 * SECOND
 # How long `LastWriter` waits before it reads again: at least this, and at least MARGIN times the
@@ -230,13 +225,15 @@ class Conditional:
         started = clock.monotonic()
         ends_at = started + at_most
         first = self._own_writes.waiting_since(key, token, started)
-        while (left := ends_at - clock.monotonic()) > 0:
-            nap = _nap(clock.monotonic() - first)
+        took = 0
+        while (left := ends_at - (now := clock.monotonic())) > 0:
+            nap = round(pause_s((now - first) / SECOND, took / SECOND) * SECOND)
             if (yield Pause(min(nap, left))) or nap >= left:
                 return None
             sent = clock.monotonic()
             try:
                 answer: Answer = yield Get(name_of(key), self._unless(version))
+                took = clock.monotonic() - sent
                 if isinstance(answer, Unchanged):
                     continue
                 entry = self._entry(key, answer)
@@ -291,11 +288,6 @@ class LastWriter(Conditional):
     def _measure(self, sent: Micros) -> None:
         took = clock.monotonic() - sent
         self._slowest = max(took, self._slowest - self._slowest // 10)
-
-
-def _nap(waited: Micros) -> Micros:
-    nap = min(max(waited // NAP_DIVISOR, FIRST_NAP), LONGEST_NAP)
-    return round(nap * random.uniform(0.5, 1.5))
 
 
 def _key_in(name: str, answer: Answer) -> str | None:

@@ -22,13 +22,11 @@ from holdfast.stores.dynamodb.protocol import Protocol
 from holdfast.stores.dynamodb.setup import describe, set_up
 from holdfast.stores.dynamodb.transport import Transport
 from holdfast.stores.dynamodb.versions import lets_in
-from holdfast.stores.waiting.poller import Poller, PollIntervals
+from holdfast.stores.waiting.poller import Poller
 from holdfast.stores.waiting.polling_store import POLLED, PollingStore
 
 if TYPE_CHECKING:
     from holdfast.stores.url import StoreURL
-
-FIRST_NAP_S = 0.1
 
 
 class DynamoDBStore(PollingStore):
@@ -53,7 +51,7 @@ class DynamoDBStore(PollingStore):
         self._poller = Poller(
             lambda keys: transport.run(protocol.entries_calls(keys)),
             lets_in,
-            PollIntervals(FIRST_NAP_S, adopted.options.poll_s),
+            adopted.options.poll_s,
         )
         self.facts = replace(self.facts, clock_doubt=transport.clock.doubt)
 

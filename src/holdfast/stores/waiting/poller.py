@@ -1,23 +1,22 @@
 """Polls the store on behalf of all waiting calls, in one thread per store.
 
 A key is polled soon after a call begins to wait for it and after a change was seen, and then
-ever more rarely, at slightly random times. Keys that are due at about the same time share a
-request. So many idle calls cost the store little: a few short queries per second and process.
+ever more rarely (see `pace`). Keys that are due at about the same time share a request. So many
+idle calls cost the store little: a few short queries per second and process.
 """
 
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from holdfast.errors import HoldfastError
 from holdfast.stores.waiting.handles import WaitHandle, WaitHandles, started
+from holdfast.stores.waiting.pace import LONGEST_S, pause_s
 
-SLOWING = 1.4
 # A call that was notified often waits again soon: its key's schedule is kept for so long.
 LINGER_S = 2.0
 # A key that is due within this part of its interval is polled together with those due now.
@@ -33,44 +32,35 @@ Probe = Callable[[Sequence[str]], Mapping[str, Any]]
 Changed = Callable[[WaitHandle, Any], bool]
 
 
-class PollIntervals(NamedTuple):
-    """How long a key is not polled: at first, and at most."""
-
-    first_s: float = 0.02
-    longest_s: float = 1.0
-
-
 class Schedule:
     """When one key is polled next."""
 
-    __slots__ = ("_intervals", "at", "interval", "wanted_at")
+    __slots__ = ("_longest_s", "_since", "at", "interval", "wanted_at")
 
-    def __init__(self, intervals: PollIntervals, now: float) -> None:
-        self._intervals = intervals
+    def __init__(self, longest_s: float, now: float) -> None:
+        self._longest_s = longest_s
         self.wanted_at = now  # when a call was last seen to wait for it
         self.speed_up(now)
 
     def speed_up(self, now: float) -> None:
         """Something happened here: poll again soon."""
-        self.interval = self._intervals.first_s
-        self.at = now + _jittered(self.interval)
+        self._since = now
+        self.slow_down(now)
 
-    def slow_down(self, now: float) -> None:
-        """It was polled: wait a little longer before the next time."""
-        self.interval = min(self.interval * SLOWING, self._intervals.longest_s)
-        self.at = now + _jittered(self.interval)
+    def slow_down(self, now: float, took_s: float = 0.0) -> None:
+        """It was polled, and the answer took so long: wait a little longer before the next time."""
+        self.interval = pause_s(now - self._since, took_s, self._longest_s)
+        self.at = now + self.interval
 
 
 class Poller:
     """Notifies waiting calls when a poll shows that they may be let in."""
 
-    def __init__(
-        self, probe: Probe, changed: Changed, intervals: PollIntervals | None = None
-    ) -> None:
+    def __init__(self, probe: Probe, changed: Changed, longest_s: float = LONGEST_S) -> None:
         self.handles = WaitHandles()
         self._probe = probe
         self._may_have_changed = changed
-        self._intervals = intervals or PollIntervals()
+        self._longest_s = longest_s  # no pause between two polls of a key is longer
         self._changed = threading.Condition()
         self._schedules: dict[str, Schedule] = {}
         self._running = False
@@ -84,8 +74,11 @@ class Poller:
                 handle.notify()
                 return
             now = time.monotonic()
-            new = Schedule(self._intervals, now)
-            self._schedules.setdefault(handle.key, new).wanted_at = now
+            new = Schedule(self._longest_s, now)
+            schedule = self._schedules.setdefault(handle.key, new)
+            schedule.wanted_at = now
+            if schedule.at <= now:
+                schedule.slow_down(now)  # whoever begins to wait has just looked
             if not self._running:
                 started(self._run, "holdfast-poll")
             self._changed.notify()
@@ -149,26 +142,36 @@ class Poller:
         if not any(schedule.at <= now for _, schedule in schedules):
             return []
         near = [one for one in schedules if one[1].at <= now + NEARLY * one[1].interval]
-        for _, schedule in near[:MOST_KEYS]:
-            schedule.slow_down(now)
         return [key for key, _ in near[:MOST_KEYS]]
 
     def _poll(self, keys: list[str]) -> None:
+        began = time.monotonic()
         try:
             seen = self._probe(keys)
         except Exception as exc:
-            # The callers meet the same trouble, and report it, when they load the record. The keys
-            # are not polled sooner: the store may have too much to do already.
+            # The callers meet the same trouble, and report it, when they load the record.
             if not isinstance(exc, HoldfastError):
                 logger.exception("Polling for waiting calls failed in an unknown way")
+            self._polled(keys, None)
             for key in keys:
                 for handle in self.handles.handles(key):
                     handle.notify()
             return
+        self._polled(keys, time.monotonic() - began)
         for key in keys:
             result = seen.get(key)
             handles = self.handles.handles(key)
             self._notify(key, [one for one in handles if self._may_have_changed(one, result)])
+
+    def _polled(self, keys: list[str], took_s: float | None) -> None:
+        """Plan the next polls. `took_s` is None if this one failed: then they come ever more
+        rarely, because the store may have too much to do already."""
+        with self._changed:
+            now = time.monotonic()
+            for key in keys:
+                schedule = self._schedules.get(key)
+                if schedule is not None:
+                    schedule.slow_down(now, 2 * schedule.interval if took_s is None else took_s)
 
     def _notify(self, key: str, handles: list[WaitHandle]) -> None:
         for handle in handles:
@@ -178,7 +181,3 @@ class Poller:
                 schedule = self._schedules.get(key)
                 if schedule is not None:
                     schedule.speed_up(time.monotonic())
-
-
-def _jittered(interval: float) -> float:
-    return random.uniform(0.7 * interval, interval)
