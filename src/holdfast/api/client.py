@@ -94,7 +94,7 @@ class FaceClient(Client):
             hold = self.driver.run(steps)
             cohorts.granted(member, hold)
             lease = self._lease_of(hold)
-            self.leases.adopt(lease, "acquired")
+            self.leases.adopt(hold, "acquired")
             return lease
         except BaseException as why:
             self._step_aside(cohorts, member, attempt, why)
@@ -123,7 +123,7 @@ class FaceClient(Client):
         try:
             hold = self.driver.run(steps)
             lease = self._lease_of(hold)
-            self.leases.adopt(lease, how)
+            self.leases.adopt(hold, how)
             return lease
         except BaseException as why:
             self.undo((attempt,), why, (attempt,))

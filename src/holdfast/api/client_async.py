@@ -103,7 +103,7 @@ class FaceClient(Client):
             hold = await self.driver.run(steps)
             cohorts.granted(member, hold)
             lease = self._lease_of(hold)
-            self.leases.adopt(lease, "acquired")
+            self.leases.adopt(hold, "acquired")
             return lease
         except BaseException as why:
             await self._step_aside(cohorts, member, attempt, why)
@@ -132,7 +132,7 @@ class FaceClient(Client):
         try:
             hold = await self.driver.run(steps)
             lease = self._lease_of(hold)
-            self.leases.adopt(lease, how)
+            self.leases.adopt(hold, how)
             return lease
         except BaseException as why:
             await self.undo((attempt,), why, (attempt,))

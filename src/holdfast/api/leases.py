@@ -67,15 +67,16 @@ class Lease(LeaseBase[threading.Event]):
         if attempt is None:
             return False
         member, now = hold.member, clock.monotonic()
+        passed_on = False
         try:
             in_line = member is not None and member.cohort is not None
-            if in_line and leases.pass_on(hold, attempt, now):
+            passed_on = in_line and leases.pass_on(hold, attempt, now)
+            if passed_on:
                 return True
             if hold.wanted:
                 leases.name_heir(hold, attempt)
-            freed = self._driver.run(
-                release_steps(self._observations, attempt, now, self._answers_by())
-            )
+            until = now + self._driver.request_timeout
+            freed = self._driver.run(release_steps(self._observations, attempt, now, until))
         except (Unavailable, OutcomeUnknown):
             self._driver.undo_later((attempt,))
             leases.ended(hold, "abandoned")
@@ -89,7 +90,7 @@ class Lease(LeaseBase[threading.Event]):
                 self._driver.undo((attempt,))
             raise
         finally:
-            if member is not None:
+            if member is not None and not passed_on:
                 leases.next_turn(hold)
         leases.finish_release(hold, freed, attempt.history)
         return freed

@@ -151,8 +151,8 @@ class Cohorts:
             if cohort is None or cohort.ttl != member.claim.ttl:
                 return True
             member.cohort = cohort
-            first = cohort.first()
             if cohort.turn.over(now):
+                first = cohort.first()
                 if first is None:
                     cohort.turn = Turn(member, member.work)
                     return True
@@ -213,8 +213,10 @@ class Cohorts:
 
     def granted(self, member: Member, hold: Hold) -> None:
         """A hold was granted to this caller: from now on it can be passed on."""
+        if hold.member is not None:
+            return  # it was passed on
         lone = member.cohort is None and self._by_key.get(member.key) is member
-        if hold.member is not None or not (lone or self._has_turn(member)):
+        if not (lone or self._has_turn(member)):
             return
         hold.turn_began = member.since + hold.waited
         hold.member = member
@@ -230,11 +232,11 @@ class Cohorts:
     # --- to give it up ----------------------------------------------------------------------------
 
     def pass_on(self, hold: Hold, now: Micros) -> bool:
-        """Pass a hold on that its lease has ended. Returns False if it must go back to the
-        store."""
+        """Pass a hold on that its lease has ended, and with it the turn. Returns False if it must
+        go back to the store."""
         member: Member | None = hold.member
         cohort = None if member is None else member.cohort
-        if cohort is None or not cohort.line:
+        if member is None or cohort is None or not cohort.line:
             return False
         with self._alone:
             if cohort.turn.hold is not hold or not may_be_passed_on(hold, now):
@@ -244,7 +246,8 @@ class Cohorts:
                 return False
             cohort.turn = Turn(heir, heir.work, passed_on(hold, heir, now))
             heir.wake()
-            return True
+        member.hold = None  # as in `move_on`, which has nothing more to do
+        return True
 
     def was_passed_on(self, hold: Hold) -> bool:
         """Whether somebody else has this hold's grant, so that it must not be freed."""
@@ -373,28 +376,28 @@ def passed_on(hold: Hold, heir: Member, now: Micros) -> Hold:
 def wait_in_line_steps(
     cohorts: Cohorts, member: Member, wait: BoundedWait, now: Micros
 ) -> Steps[Hold | None]:
-    """Wait for the turn. Returns the hold that was passed on; None: claim at the store now."""
-    parked = False
+    """Wait for the turn, which somebody else had when this caller came. Returns the hold that was
+    passed on; None: claim at the store now."""
+    wakes_at = now + LOOK_AGAIN
     while True:
+        for at in (wait.ends_at, wait.long_at):
+            wakes_at = wakes_at if at is None else min(wakes_at, at)
+        yield from Park(member, wakes_at - now)
+        now = yield from NOW
         turn = cohorts.turn_of(member, now)
         if turn is not None:
             return turn.hold
         if member.apart:
             return None
+        # Not before: most wait for a moment only, and nobody wants to hear of that.
         cohort = member.cohort
         assert cohort is not None
         holders, ahead = _in_the_way(cohort, member)
-        if parked:  # most wait for a moment only, and nobody wants to hear of that
-            hold = cohort.turn.hold
-            yield from Emit(wait.waiting(holders, (), ahead, hold.deadline if hold else None, now))
+        hold = cohort.turn.hold
+        yield from Emit(wait.waiting(holders, (), ahead, hold.deadline if hold else None, now))
         if wait.out_of_time(now):
             raise wait.not_free(holders, ahead)
-        wakes_at = now + (LOOK_AGAIN_BEHIND if ahead and parked else LOOK_AGAIN)
-        for at in (wait.ends_at, wait.long_at):
-            wakes_at = wakes_at if at is None else min(wakes_at, at)
-        yield from Park(member, wakes_at - now)
-        parked = True
-        now = yield from NOW
+        wakes_at = now + (LOOK_AGAIN_BEHIND if ahead else LOOK_AGAIN)
 
 
 def _in_the_way(cohort: Cohort, member: Member) -> tuple[tuple[Holder, ...], int]:

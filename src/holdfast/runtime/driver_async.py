@@ -184,34 +184,35 @@ class Driver:
         return await self._store.load(asked.key, by), sent, clock.monotonic()
 
     async def _swap(self, asked: Swap) -> tuple[Outcome, Micros]:
-        by = self._by(asked.by)
+        by = sent_by(asked.by, clock.monotonic(), self.request_timeout)
         outcome = await self._store.swap(asked.key, asked.version, asked.record, asked.wake, by)
         return outcome, clock.monotonic()
 
     async def _amend(self, asked: Amend) -> tuple[Amended, Micros]:
-        amended = await self._store.amend(asked.key, asked.change, self._by(asked.by))
+        by = sent_by(asked.by, clock.monotonic(), self.request_timeout)
+        amended = await self._store.amend(asked.key, asked.change, by)
         return amended, clock.monotonic()
 
     async def _apply(self, asked: Apply) -> tuple[Applied, Micros]:
-        applied = await self._store.apply(asked.key, asked.command, asked.beat, self._by(asked.by))
+        by = sent_by(asked.by, clock.monotonic(), self.request_timeout)
+        applied = await self._store.apply(asked.key, asked.command, asked.beat, by)
         return applied, clock.monotonic()
 
     async def _scan(self, asked: Scan) -> Page:
-        by = self._by(asked.by)
+        by = sent_by(asked.by, clock.monotonic(), self.request_timeout)
         return await self._store.scan(asked.prefix, asked.cursor, asked.limit, by)
 
     if not ASYNC:
 
         def _swap_many(self, asked: SwapMany) -> tuple[Sequence[Outcome | Exception], Micros]:
-            outcomes = self._store.swap_many(asked.swaps, self._by(asked.by))
+            by = sent_by(asked.by, clock.monotonic(), self.request_timeout)
+            outcomes = self._store.swap_many(asked.swaps, by)
             return outcomes, clock.monotonic()
 
         def _apply_many(self, asked: ApplyMany) -> tuple[Sequence[Applied | Exception], Micros]:
-            answers = self._store.apply_many(asked.applies, self._by(asked.by))
+            by = sent_by(asked.by, clock.monotonic(), self.request_timeout)
+            answers = self._store.apply_many(asked.applies, by)
             return answers, clock.monotonic()
-
-    def _by(self, by: Micros) -> Micros:
-        return sent_by(by, clock.monotonic(), self.request_timeout)
 
     # The client may be closed while a call waits.
     async def _wait(self, asked: Wait) -> Entry | None:

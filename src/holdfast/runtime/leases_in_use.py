@@ -89,9 +89,8 @@ class LeasesInUse:
         """Tell the sinks that a guarded function did not run."""
         self.sinks.emit(events.Skipped(key, owner, function, why.attempt))
 
-    def adopt(self, lease: Any, how: How) -> None:
-        """Look after a new lease from now on, and tell the sinks."""
-        hold: Hold = lease.hold
+    def adopt(self, hold: Hold, how: How) -> None:
+        """Look after the hold of a new lease from now on, and tell the sinks."""
         self._check_usable()
         self.keeper.add(hold)
         if self.sinks.listening():
@@ -105,7 +104,7 @@ class LeasesInUse:
     def keep(self, lease: Any) -> None:
         """Look after a lease of an acquire_all that is still going on."""
         self._adopting[lease.hold.token] = lease
-        self.adopt(lease, "acquired")
+        self.adopt(lease.hold, "acquired")
 
     def kept(self, attempt: Attempt) -> Any:
         """Returns the lease that an attempt of an acquire_all has got."""

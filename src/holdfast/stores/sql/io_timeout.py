@@ -11,8 +11,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 from holdfast.stores.sql.errors import is_foreign
@@ -26,65 +25,81 @@ class SocketTimeouts:
     """Shuts down the sockets of blocking calls that take too long. One thread, while needed."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
-        self._pending: dict[int, tuple[float, Any]] = {}  # until when, and the driver's connection
-        self._next = 0
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._pending: set[PendingCall] = set()
         self._looks_at: float | None = None  # when the thread looks next; None: there is none
         self._closed = False
 
-    @contextmanager
-    def until(self, ends_at: float, connection: Any) -> Iterator[None]:
-        """While a call on the driver's connection is under way. If it has not ended by then (on
-        Python's monotonic clock) it fails with a TimeoutError."""
-        number = self._start(ends_at, connection)
-        try:
-            yield
-        except Exception as exc:
-            if number not in self._pending and not is_foreign(exc):
-                raise TimeoutError from exc
-            raise
-        finally:
-            with self._changed:
-                self._pending.pop(number, None)
+    def until(self, ends_at: float, connection: Any) -> PendingCall:
+        """Returns a context for a call on the driver's connection. If the call has not ended by
+        then (on Python's monotonic clock) it fails with a TimeoutError."""
+        return PendingCall(self, ends_at, connection)
 
     def close(self) -> None:
         """Let the thread end as soon as nothing is pending: clients may come and go quickly."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._changed.notify()
 
-    def _start(self, ends_at: float, connection: Any) -> int:
-        with self._changed:
-            self._next = number = self._next + 1
-            self._pending[number] = ends_at, connection
+    def add(self, call: PendingCall) -> None:
+        """Watch a call that begins."""
+        with self._lock:
+            self._pending.add(call)
             start = self._looks_at is None
-            if self._looks_at is None or ends_at < self._looks_at:
-                self._looks_at = ends_at
+            if self._looks_at is None or call.ends_at < self._looks_at:
+                self._looks_at = call.ends_at
                 self._changed.notify()
         if start and not started(self._watch, "holdfast-io-timeout"):
-            with self._changed:
+            with self._lock:
                 self._looks_at = None  # the next call tries again
-                del self._pending[number]
+                self._pending.discard(call)
             raise ConnectionError("the process can start no new thread")
-        return number
+
+    def end(self, call: PendingCall) -> bool:
+        """Leave a call alone that has ended. Returns False if its socket was shut down before."""
+        with self._lock:
+            in_time = call in self._pending
+            self._pending.discard(call)
+            return in_time
 
     def _watch(self) -> None:
         idle = False
-        with self._changed:
+        with self._lock:
             while self._pending or not (idle or self._closed):
                 now = time.monotonic()
                 self._shut_down_overdue(now)
                 idle = not self._pending
-                deadlines = (ends_at for ends_at, _ in self._pending.values())
+                deadlines = (call.ends_at for call in self._pending)
                 self._looks_at = min(deadlines, default=now + LINGER_S)
                 self._changed.wait(self._looks_at - now)
             self._looks_at = None
 
     def _shut_down_overdue(self, now: float) -> None:
-        for number, (ends_at, connection) in list(self._pending.items()):
-            if ends_at <= now:
-                del self._pending[number]
-                shut_down(connection)
+        for call in list(self._pending):
+            if call.ends_at <= now:
+                self._pending.discard(call)
+                shut_down(call.connection)
+
+
+class PendingCall:
+    """A blocking call while it is under way: when it must have ended, and the driver's
+    connection."""
+
+    __slots__ = ("_timeouts", "connection", "ends_at")
+
+    def __init__(self, timeouts: SocketTimeouts, ends_at: float, connection: Any) -> None:
+        self._timeouts = timeouts
+        self.ends_at = ends_at
+        self.connection = connection
+
+    def __enter__(self) -> None:
+        self._timeouts.add(self)
+
+    def __exit__(self, kind: object, exc: BaseException | None, traceback: object) -> None:
+        in_time = self._timeouts.end(self)
+        if isinstance(exc, Exception) and not in_time and not is_foreign(exc):
+            raise TimeoutError from exc
 
 
 def shut_down(connection: Any) -> None:

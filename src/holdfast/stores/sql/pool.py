@@ -32,7 +32,8 @@ class OwnedPool:
         self._open_connection = opened
         self._is_shortage = is_shortage
         self._size = size
-        self._changed: Any = threading.Condition()
+        self._lock: Any = threading.RLock()
+        self._changed: Any = threading.Condition(self._lock)
         self._idle: list[OwnedConnection] = []
         # All that are open or being opened. If an interrupt loses one on its way, its place is free
         # again when it is collected. On an event loop they are kept instead: aiomysql complains
@@ -66,7 +67,7 @@ class OwnedPool:
         """Returns an idle connection, or a new one that has yet to be opened. In a shortage of
         connections those that are open are waited for, if there are any."""
         in_time = True
-        with self._changed:
+        with self._lock:
             if shortage is not None and not self._all:
                 raise shortage
             while not self._closed:
@@ -93,7 +94,7 @@ class OwnedPool:
         """Take a connection back that is in good order. Never raises: what was answered stays
         answered."""
         self._idle.append(connection)  # before anything that can be cancelled: no place is lost
-        with self._changed:
+        with self._lock:
             self._changed.notify()
         if self._closed:
             self.close()
@@ -105,7 +106,7 @@ class OwnedPool:
         if connection.opened_at:  # else it may still be in use by a thread that opens it
             connection.terminate()
         self._all.discard(connection)
-        with self._changed:
+        with self._lock:
             self._changed.notify()
 
     def open_apart(self, ends_at: float) -> OwnedConnection:
@@ -123,7 +124,7 @@ class OwnedPool:
             with suppress(Exception):
                 connection.close()
             self.discard(connection)
-        with self._changed:
+        with self._lock:
             self._changed.notify_all()
 
     def abandon(self) -> Any:

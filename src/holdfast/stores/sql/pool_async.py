@@ -33,7 +33,12 @@ class OwnedPool:
         self._open_connection = opened
         self._is_shortage = is_shortage
         self._size = size
-        self._changed: Any = asyncio.Condition() if ASYNC else threading.Condition()
+        if ASYNC:
+            self._lock: Any = asyncio.Lock()
+            self._changed: Any = asyncio.Condition(self._lock)
+        else:
+            self._lock: Any = threading.RLock()
+            self._changed: Any = threading.Condition(self._lock)
         self._idle: list[OwnedConnection] = []
         # All that are open or being opened. If an interrupt loses one on its way, its place is free
         # again when it is collected. On an event loop they are kept instead: aiomysql complains
@@ -67,7 +72,7 @@ class OwnedPool:
         """Returns an idle connection, or a new one that has yet to be opened. In a shortage of
         connections those that are open are waited for, if there are any."""
         in_time = True
-        async with self._changed:
+        async with self._lock:
             if shortage is not None and not self._all:
                 raise shortage
             while not self._closed:
@@ -101,7 +106,7 @@ class OwnedPool:
         """Take a connection back that is in good order. Never raises: what was answered stays
         answered."""
         self._idle.append(connection)  # before anything that can be cancelled: no place is lost
-        async with self._changed:
+        async with self._lock:
             self._changed.notify()
         if self._closed:
             await self.close()
@@ -113,7 +118,7 @@ class OwnedPool:
         if connection.opened_at:  # else it may still be in use by a thread that opens it
             connection.terminate()
         self._all.discard(connection)
-        async with self._changed:
+        async with self._lock:
             self._changed.notify()
 
     async def open_apart(self, ends_at: float) -> OwnedConnection:
@@ -131,7 +136,7 @@ class OwnedPool:
             with suppress(Exception):
                 await connection.close()
             await self.discard(connection)
-        async with self._changed:
+        async with self._lock:
             self._changed.notify_all()
 
     if ASYNC:

@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, TypeVar
 
 from holdfast.core.records import NEVER, SECOND, Micros
@@ -59,11 +60,11 @@ class Transport:
 
     def run(self, queries: Queries[R], by: Micros = NEVER) -> R:
         """Run the queries of an operation. Returns its outcome, `by` then or never."""
-        return run(queries, {}, {Query: lambda query: self.execute(query, by)})
+        return run(queries, {}, {Query: partial(self.execute, by=by)})
 
     def execute(self, query: Query, by: Micros = NEVER) -> Answer:
         """Run one statement. Returns its answer."""
-        return self._retried(lambda ends_at: self._once(query, ends_at), by)
+        return self._retried(partial(self._once, query), by)
 
     def transact(self, make_queries: Callable[[], Queries[R]], by: Micros) -> R:
         """Run the queries of a transaction on one connection. Returns its outcome."""

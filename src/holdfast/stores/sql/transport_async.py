@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from holdfast.core.records import NEVER, SECOND, Micros
@@ -65,11 +66,11 @@ class Transport:
 
     async def run(self, queries: Queries[R], by: Micros = NEVER) -> R:
         """Run the queries of an operation. Returns its outcome, `by` then or never."""
-        return await run(queries, {}, {Query: lambda query: self.execute(query, by)})
+        return await run(queries, {}, {Query: partial(self.execute, by=by)})
 
     async def execute(self, query: Query, by: Micros = NEVER) -> Answer:
         """Run one statement. Returns its answer."""
-        return await self._retried(lambda ends_at: self._once(query, ends_at), by)
+        return await self._retried(partial(self._once, query), by)
 
     async def transact(self, make_queries: Callable[[], Queries[R]], by: Micros) -> R:
         """Run the queries of a transaction on one connection. Returns its outcome."""
