@@ -130,6 +130,51 @@ def test_close_does_not_wait_for_a_store_that_hangs() -> None:
     assert not lease.held
 
 
+MANY_HANG = """
+import threading, time
+from holdfast.api.locks import Locks
+from holdfast.stores.memory import MemoryStore
+from holdfast.testing.faults import FaultyStore
+def hangs(event): threading.Event().wait()
+clients = []
+for number in range(40):
+    store = FaultyStore(MemoryStore())
+    locks = Locks(store, sinks=[hangs])
+    clients.append((locks, locks.acquire("k", ttl=600)))
+    store.plan(then="hang")
+print(time.monotonic(), file=sys.stderr, flush=True)
+"""
+
+
+def test_many_clients_take_no_longer_to_end_than_one(tmp_path: Path) -> None:
+    """The stores of forty clients hang, and so do their sinks: the program waits once for all."""
+    said = end(MANY_HANG, tmp_path / "locks.db")
+    assert time.monotonic() - float(said.split()[0]) < 40, said
+
+
+PLACE_HANGS = """
+import asyncio, threading
+from holdfast.results.base import Results
+class Hangs(Results):
+    def find(self, key): threading.Event().wait()
+    def publish(self, key, value, lease): threading.Event().wait()
+async def main():
+    async with aio.connect(url) as locks:
+        try:
+            async with asyncio.timeout(0.1):
+                await locks.once("k", make=lambda lease: 1, into=Hangs())
+        except TimeoutError:
+            print("out of time", file=sys.stderr)
+asyncio.run(main())
+"""
+
+
+def test_an_event_loop_does_not_wait_for_a_place_that_hangs(tmp_path: Path) -> None:
+    """A result's place may stand still like any server: who gave up on it, and the end of the
+    program, are not held up."""
+    assert end(PLACE_HANGS, tmp_path / "locks.db") == "out of time\n"
+
+
 def test_close_on_an_event_loop_gives_back() -> None:
     """The asyncio face gives back too, and other tasks run meanwhile."""
     store = FaultyStore(MemoryStore())

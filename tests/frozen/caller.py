@@ -7,6 +7,7 @@ It prints "ready", waits for a line, and prints one line of JSON for each call:
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import os
 import signal
@@ -16,8 +17,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import holdfast
-from holdfast import aio
+
+@atexit.register
+def _python_ends() -> None:
+    """Called last, because it is registered first: after this, only Python's own end is left."""
+    print(json.dumps(["Python's own end", time.monotonic(), 2, "ended"]), flush=True)
+
+
+import holdfast  # noqa: E402
+from holdfast import aio  # noqa: E402
 
 SOON_S = 0.3
 

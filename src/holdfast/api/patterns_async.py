@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from holdfast.results.base import Found, Results
 
 if ASYNC:
-    import asyncio
+    from functools import partial
+
+    from holdfast.runtime.beside import in_thread
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -188,7 +190,7 @@ class _Place:
 
     async def find(self) -> Found | None:
         if ASYNC:
-            return await asyncio.to_thread(self._results.find, self._key)
+            return await in_thread(partial(self._results.find, self._key))
         else:
             return self._results.find(self._key)
 
@@ -198,6 +200,6 @@ class _Place:
         made = await call(self._make, lease)
         lease.check()
         if ASYNC:
-            await asyncio.to_thread(self._results.publish, self._key, made, lease)
+            await in_thread(partial(self._results.publish, self._key, made, lease))
         else:
             self._results.publish(self._key, made, lease)

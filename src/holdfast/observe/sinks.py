@@ -43,8 +43,6 @@ Sink: TypeAlias = Callable[[Event], None]
 MOST_WAITING = 10_000
 # A call that takes longer than this is counted as slow.
 SLOW_S = 1.0
-# How long `close()` waits for sinks that still have events to take.
-CLOSE_S = 1.0
 # A thread without events ends after this time, so that a client that was never closed can be
 # collected.
 IDLE_S = 10.0
@@ -145,10 +143,10 @@ class Sinks:
         """Whether the sinks have taken all events so far."""
         return not any(queued.busy for queued in self._queued)
 
-    def close(self) -> None:
-        """Wait a moment until the sinks have taken all events. No more will come."""
+    def close(self, within_s: float) -> None:
+        """Wait so long until the sinks have taken all events. No more will come."""
         self.presence.close()
-        until = time.monotonic() + CLOSE_S
+        until = time.monotonic() + within_s
         for queued in self._queued:
             queued.close(until)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from holdfast.core.cohorts import Cohorts
@@ -15,7 +16,7 @@ from holdfast.errors import ClientClosed, ClientForked, HoldfastError, UsageErro
 from holdfast.observe.sinks import Sinks
 from holdfast.runtime import endings, fork_hooks
 from holdfast.runtime.driver import Driver
-from holdfast.runtime.giving_back import GivingBack
+from holdfast.runtime.giving_back import CLOSE_S, END_S, GivingBack
 from holdfast.runtime.leases_in_use import LeasesInUse
 from holdfast.stores.base import Store
 
@@ -88,20 +89,19 @@ class Client:
         """Whether somebody has closed the client."""
         return self._unusable is ClientClosed
 
-    def close(self) -> GivingBack | None:
+    def close(self, within_s: float = CLOSE_S) -> GivingBack | None:
         """End all leases. Returns what gives them back; the caller waits for it and then closes
         the store. Returns None if the client was closed before or belongs to the parent."""
         if not self.usable:
             self._unusable = ClientClosed
             return None
         self._unusable = ClientClosed
-        return self.leases.close()
+        return self.leases.close(within_s)
 
-    def end(self) -> None:
-        """Give back what is still held, because the program ends."""
-        giving_back = self.close()
-        if giving_back is not None:
-            giving_back.wait()
+    def end(self) -> Callable[[], object]:
+        """Begin to give back what is still held, because the program ends. Returns what waits."""
+        giving_back = self.close(END_S)
+        return _nothing if giving_back is None else giving_back.wait
 
     def abandon(self) -> None:
         """Mark everything here as the parent's. Called in a forked child; may be repeated."""
@@ -110,6 +110,10 @@ class Client:
             _of_the_parent.append(self)
             self.leases.abandon()
             self.store.abandon()
+
+
+def _nothing() -> None:
+    """There is nothing to wait for."""
 
 
 def _never_kept(hold: Hold) -> None:

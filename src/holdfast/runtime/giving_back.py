@@ -15,9 +15,14 @@ from holdfast.runtime import clock
 from holdfast.runtime.cleaning import Cleaning
 from holdfast.runtime.driver import Driver
 
-# How long `close()` and the end of the program wait. Both are to be over within two seconds, and
-# closing connections to a server that does not answer takes a part of that.
-GIVE_BACK_S = 1.4
+# How long `close()` waits for the store. It is to be over within two seconds, and closing
+# connections to a server that does not answer takes a part of that.
+CLOSE_S = 1.4
+# How long the end of the program waits, which is to be over within two seconds, too. Python's own
+# end comes after: it goes through all that was imported, and with boto3 that is a lot.
+END_S = 1.0
+# How much longer sinks have for what they are told last.
+LAST_WORDS_S = 0.2
 
 logger = logging.getLogger("holdfast")
 
@@ -35,12 +40,13 @@ class GivingBack:
         ended: Callable[[Hold, Ending], None],
         cleaning: Cleaning,
         sinks: Sinks,
+        within_s: float,
     ) -> None:
         self._driver = driver
         self._ended = ended
         self._cleaning = cleaning
         self._sinks = sinks
-        self._until = clock.monotonic() + int(GIVE_BACK_S * SECOND)
+        self._until = clock.monotonic() + int(within_s * SECOND)
         self._out_of_time = False
         self.done = threading.Event()
 
@@ -68,16 +74,19 @@ class GivingBack:
         self.done.wait(self._seconds_left())
         self._out_of_time = True
         self._cleaning.wait(self._seconds_left())
-        self._sinks.close()
+        self._close_sinks()
 
-    def _seconds_left(self) -> float:
-        return max(0.0, (self._until - clock.monotonic()) / SECOND)
+    def _close_sinks(self) -> None:
+        self._sinks.close(self._seconds_left(LAST_WORDS_S))
+
+    def _seconds_left(self, more: float = 0.0) -> float:
+        return max(0.0, (self._until - clock.monotonic()) / SECOND + more)
 
     async def wait_async(self) -> None:
         """The same on an event loop."""
         if not (self.done.is_set() and self._sinks.idle) or self._cleaning.busy():
-            import asyncio
+            from holdfast.runtime.beside import in_thread
 
-            await asyncio.to_thread(self.wait)
+            await in_thread(self.wait)
         else:
-            self._sinks.close()  # nothing to wait for
+            self._close_sinks()  # nothing to wait for

@@ -237,9 +237,9 @@ class LeasesInUse:
                 events.Released(hold.key, holder.owner, holder.fence, held_for, how, hold.attempt)
             )
 
-    def close(self) -> GivingBack:
+    def close(self, within_s: float) -> GivingBack:
         """End all holds. Returns what gives back those that nobody else keeps alive."""
-        giving_back = GivingBack(self._driver, self.ended, self.cleaning, self.sinks)
+        giving_back = GivingBack(self._driver, self.ended, self.cleaning, self.sinks, within_s)
         returned, left = self.keeper.close(giving_back)
         if self._cohorts is not None:
             self._cohorts.close()

@@ -53,7 +53,7 @@ class DaemonPool:
         from concurrent.futures import Future
 
         future: Future[R] = Future()
-        self.run(partial(_settle, future, call))
+        self.run(partial(settle, future, call))
         return future
 
     def close(self) -> None:
@@ -102,7 +102,8 @@ def _run(call: _Call) -> None:
         logger.exception("A call in the background failed")
 
 
-def _settle(future: Future[Any], call: _Call) -> None:
+def settle(future: Future[Any], call: _Call) -> None:
+    """Make a call, unless its future was cancelled, and tell the future what came of it."""
     if future.set_running_or_notify_cancel():
         try:
             future.set_result(call())

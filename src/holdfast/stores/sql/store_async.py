@@ -24,9 +24,9 @@ from holdfast.stores.sql.setup import ready_queries
 from holdfast.stores.sql.transport_async import Transport
 
 if ASYNC:
-    import asyncio
     import weakref
 
+    from holdfast.runtime.beside import in_thread
     from holdfast.stores.async_adapters import finish, wait_for_notify
     from holdfast.stores.base import AsyncStore as _Base
 
@@ -209,7 +209,7 @@ class AsyncSQLStore(_Base):
     async def _get_ready(self, by: Micros = NEVER) -> None:
         # Several may do this at once; nobody waits for another one's answer.
         if ASYNC and self._store.async_engine is not None:
-            await asyncio.to_thread(self._store.check_renewals, by)
+            await in_thread(partial(self._store.check_renewals, by))
         await self.transport.run(ready_queries(self.dialect), by)
         self.dialect.ready = True
 
@@ -278,7 +278,7 @@ class AsyncSQLStore(_Base):
         if ASYNC:
             await self.transport.close()
             self.hang_up()  # here: nobody may touch a loop's connections from another thread
-            await asyncio.to_thread(self._store.close)
+            await in_thread(self._store.close)
         else:
             if self._listener is not None:
                 self._listener.close()
