@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import faulthandler
 import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from tests.desk import Desk
 
 # The machine may be busy: how long an example takes says nothing about our code.
 settings.register_profile("ours", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -39,3 +45,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 said = dict(report.user_properties).get("summary")
                 if said is not None:
                     terminalreporter.write_line(str(said))
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    """Where the code of the docs runs."""
+    from tests.desk import desk_in  # it needs the drivers of several stores
+
+    with desk_in(tmp_path, monkeypatch) as desk:
+        yield desk

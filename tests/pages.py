@@ -16,3 +16,9 @@ def code(page: str, heading: str, language: str = "python") -> list[str]:
     found = re.findall(rf"^```{language}\n(.*?)^```", sections[heading], re.DOTALL | re.MULTILINE)
     assert found, f"{page} has no {language} under {heading!r}"
     return found
+
+
+def page(name: str, language: str = "python") -> list[str]:
+    """Returns the code blocks in one language of a page, in order."""
+    text = (DOCS / f"{name}.md").read_text()
+    return re.findall(rf"^```{language}(?: [^\n]*)?\n(.*?)^```", text, re.DOTALL | re.MULTILINE)

@@ -2,83 +2,20 @@
 
 from __future__ import annotations
 
-import ast
-import asyncio
-import inspect
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
 import prometheus_client
 import pytest
 import redis
 import sqlalchemy
 
-import holdfast
-from holdfast import aio, fencing
 from holdfast.results import DirectoryResults
+from tests.desk import Desk, work
 from tests.engines.redis import RedisServer
 from tests.engines.shared import shared
-from tests.test_docs import ROOT, blocks
+from tests.pages import page
 
 
 class EnoughError(Exception):
     """Ends work that goes on for ever."""
-
-
-@dataclass
-class Desk:
-    """What the blocks of a page find there."""
-
-    folder: Path
-    names: dict[str, Any]
-
-    def run(self, block: str) -> None:
-        """One block, awaited if it awaits."""
-        code = compile(block, "docs", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        if code.co_flags & inspect.CO_COROUTINE:
-            asyncio.run(eval(code, self.names))
-        else:
-            exec(code, self.names)
-
-
-def work(*args: object, **options: object) -> None:
-    """Whatever the reader's own function does."""
-
-
-@pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
-    """Locks in a file, a database, and functions that do nothing."""
-    monkeypatch.setenv("HOLDFAST_URL", f"sqlite://{tmp_path}/locks.db")
-    monkeypatch.chdir(tmp_path)
-    engine = sqlalchemy.create_engine(f"sqlite:///{tmp_path}/data.db")
-    names: dict[str, Any] = dict.fromkeys(
-        ("load_orders", "refresh", "page_somebody", "make_report", "load", "write"), work
-    )
-    with ExitStack() as stack:
-        locks = stack.enter_context(holdfast.connect())
-        stack.callback(engine.dispose)
-        names |= {
-            "aio": aio, "asyncio": asyncio, "contextmanager": contextmanager, "engine": engine,
-            "fencing": fencing, "holdfast": holdfast, "locks": locks, "redis": redis,
-            "old_lock": nullcontext(),
-        }  # fmt: skip
-        desk = Desk(tmp_path, names)
-        stack.callback(lambda: _close(names["locks"]))
-        yield desk
-
-
-def _close(locks: object) -> None:
-    """End what a block has connected; on one page the name is a fixture's."""
-    if isinstance(locks, holdfast.Locks):
-        locks.close()
-
-
-def page(name: str) -> list[str]:
-    """The Python of a page, block by block."""
-    return blocks((ROOT / "docs" / f"{name}.md").read_text(), "python")
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ from tests.conformance.blob_targets import gcs_url
 from tests.engines.azurite import ACCOUNT_KEY
 from tests.engines.base import free_port
 from tests.engines.gcs import UndatedGCS
+from tests.engines.s3 import S3Server
 from tests.engines.shared import shared
 from tests.stores.blob.conftest import url_of
 
@@ -116,6 +117,18 @@ def test_other_names_of_the_endpoint(name: str, tmp_path: Path) -> None:
     store = open_store(url_of("s3", tmp_path).replace("endpoint=", f"{name}="))
     assert store.load("k").version is None
     store.close()
+
+
+def test_an_endpoint_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """obstore finds it there; it may be one without TLS, too, but it is a URL."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", shared(S3Server).endpoint)
+    shared(S3Server).create_bucket("locks")
+    store = open_store(f"s3://locks/{tmp_path.name}?{S3}")
+    assert store.load("k").version is None
+    store.close()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "localhost:9000")
+    with pytest.raises(BadOption, match=r"AWS_ENDPOINT_URL.*http://"):
+        open_store(f"s3://locks/p?{S3}")
 
 
 @pytest.mark.parametrize("endpoint", ["127.0.0.1:9000", "localhost:9000", "ftp://localhost", ""])

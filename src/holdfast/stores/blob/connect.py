@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
@@ -118,7 +119,8 @@ def _open_store(
     client = {"timeout": timeout, "connect_timeout": timeout, **options.pop("client_options", {})}
     # obstore does not try again: the core's steps decide that, because they know the deadline.
     retries = options.pop("retry_config", {"max_retries": 0})
-    if _in_the_clear(options) or '"http://' in str(options.get("service_account_key")):
+    told = {**_environment(kind), **options}
+    if _in_the_clear(told) or '"http://' in str(told.get("service_account_key")):
         client.setdefault("allow_http", True)
     if settings.credentials:
         options["credential_provider"] = _provider(settings.credentials)
@@ -129,6 +131,18 @@ def _open_store(
             raise shortage(where) from exc
         words = redact(str(exc).partition("\n")[0])
         raise BadURL(f"{where} cannot be opened: {words}") from exc
+
+
+# What the variables begin with that obstore reads.
+_VARIABLES = {S3Store: "AWS_", AzureStore: "AZURE_", GCSStore: "GOOGLE_"}
+
+
+def _environment(kind: type[Any]) -> dict[str, str]:
+    """Returns the variables that obstore reads for this kind. It needs our help with one: as we
+    give it options for its HTTP client, it does not look for ALLOW_HTTP there."""
+    prefix = _VARIABLES[kind]
+    found = {name: text for name, text in os.environ.items() if text and name.startswith(prefix)}
+    return found | {"service_account_key": found.get("GOOGLE_SERVICE_ACCOUNT_KEY", "")}
 
 
 # All names that obstore knows for the endpoint of the service.
