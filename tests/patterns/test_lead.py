@@ -473,6 +473,42 @@ def test_a_cancelled_candidate_leaves_nothing() -> None:
     play(body)
 
 
+STORM = """
+import itertools, random, signal, holdfast
+
+def in_office(lease):
+    while not lease.lost.wait(0):  # as often as possible inside the lock of the event
+        pass
+
+def resigns(lease):
+    candidate.resign()
+
+dice = random.Random(int(__import__("sys").argv[1]))
+signal.signal(signal.SIGALRM, lambda *_: candidate.stop())
+with holdfast.connect("memory://storm") as locks, holdfast.connect("memory://storm") as others:
+    held = others.acquire("held")
+    for turn, (key, work, again) in enumerate(itertools.islice(itertools.cycle([
+        ("k", in_office, 0), ("k", in_office, 0.001), ("held", in_office, 0), ("k", resigns, 0),
+    ]), 200)):
+        candidate = locks.lead(key, work)
+        signal.setitimer(signal.ITIMER_REAL, dice.uniform(0.0001, 0.01), again)
+        assert candidate.serve(stop_on=()) is None
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        assert locks.show("k").free
+print("all ended")
+"""
+
+
+@pytest.mark.parametrize("seed", ["1", "2"])
+def test_stop_in_a_storm_of_signals(seed: str) -> None:
+    """A handler may call `stop()` amid any line of the thread that serves: in office, while it
+    campaigns, and while it resigns."""
+    ran = subprocess.run(
+        [sys.executable, "-c", STORM, seed], capture_output=True, text=True, timeout=100
+    )
+    assert ran.stdout == "all ended\n", ran.stderr
+
+
 def test_a_candidate_of_asyncio_stops_while_it_waits() -> None:
     """`serve` returns None, and its place in the queue is gone."""
 

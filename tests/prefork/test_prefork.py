@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,18 +41,33 @@ def test_pools(method: str, environment: dict[str, str]) -> None:
     assert ran.stdout == "24 jobs\n", ran.stderr
 
 
-@contextmanager
-def gunicorn(environment: dict[str, str], log: Path) -> Iterator[str]:
-    """A server that loads the application before it forks its workers. Yields its address."""
-    port = free_port()
-    command = [
+def gunicorn(port: int) -> list[str]:
+    """Returns the command of a server that loads the application before it forks its workers."""
+    return [
         sys.executable, "-m", "gunicorn", "--preload", "--workers", "2", "--threads", "2",
         "--bind", f"127.0.0.1:{port}", "--timeout", "120", "tests.prefork.jobs:application",
     ]  # fmt: skip
+
+
+def uwsgi(port: int) -> list[str]:
+    """The same for uWSGI, with the options that `docs/howto.md` asks for."""
+    return [
+        str(Path(sys.executable).with_name("uwsgi")), "--master", "--processes", "2",
+        "--enable-threads", "--py-call-uwsgi-fork-hooks", "--die-on-term",
+        "--http-socket", f"127.0.0.1:{port}",
+        "--module", "tests.prefork.jobs:application", "--home", sys.prefix,
+    ]  # fmt: skip
+
+
+@contextmanager
+def started(command: list[str], environment: dict[str, str], log: Path) -> Iterator[None]:
+    """A server, while the block runs."""
     with log.open("w") as output:
-        server = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=output)
+        server = subprocess.Popen(
+            command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT
+        )
     try:
-        yield f"http://127.0.0.1:{port}"
+        yield
     finally:
         server.send_signal(signal.SIGTERM)
         server.wait(60)
@@ -67,11 +82,15 @@ def fetch(url: str) -> str:
         return ""
 
 
+@pytest.mark.parametrize("command", [gunicorn, uwsgi])
 @pytest.mark.parametrize("path", ["guarded", "lazily"])
-def test_gunicorn_with_preload(path: str, environment: dict[str, str], tmp_path: Path) -> None:
+def test_servers_that_fork(
+    command: Callable[[int], list[str]], path: str, environment: dict[str, str], tmp_path: Path
+) -> None:
     """Every worker has a client of its own."""
-    with gunicorn(environment, tmp_path / "log") as address:
-        url = f"{address}/{path}"
+    port = free_port()
+    with started(command(port), environment, tmp_path / "log"):
+        url = f"http://127.0.0.1:{port}/{path}"
         until(lambda: fetch(url), 60)
         served: set[str] = set()
         with ThreadPoolExecutor(8) as clients:

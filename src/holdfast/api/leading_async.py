@@ -32,6 +32,7 @@ if ASYNC:
     import asyncio
 else:
     import queue
+    from contextlib import suppress
 
 # A candidate with `on_change` looks who leads every third of the ttl, but at least this often.
 LONGEST_LOOK_S = 5.0
@@ -41,7 +42,8 @@ class Candidate:
     """One candidate for leadership: it campaigns, leads, and campaigns again.
 
     `serve()` does that until it is over. An `async with` block does it in the background for as
-    long as the block runs. `stop()`, `resign()` and `hand_over()` may be called from anywhere.
+    long as the block runs. `stop()`, `resign()` and `hand_over()` may be called from anywhere;
+    `stop()` also from a signal handler.
     """
 
     def __init__(
@@ -61,9 +63,14 @@ class Candidate:
         self._new_attempt = new_attempt
         self._on_change = on_change
         self._look_every_s = min(look_every_s, LONGEST_LOOK_S)
-        self._lock = threading.RLock()  # for what `stop()` and `serve()` both change
-        self._wish: Ending | None = None  # what was asked for: "resigned" or "stopped"
-        self._end_part: Callable[[], object] | None = None  # ends what is going on, by that wish
+        self._lock = threading.RLock()  # for the lease, its tickets and `resign()`
+        # What was asked for. A handler that calls `stop()` may interrupt any line here, in the
+        # thread that it would wait for. So these are plain values without a lock: `stop()` first
+        # notes the wish and then looks what goes on, and a part that begins does it the other way
+        # around. One of the two sees the other.
+        self._stopped = False
+        self._resigned = False
+        self._end_part: Callable[[], object] | None = None  # ends what is going on, by a wish
         self._lease: Lease | None = None
         self._tickets: list[Future[str]] = []  # of a hand-over, for those who wait for them
         self._begun = False
@@ -80,8 +87,12 @@ class Candidate:
         return lease is not None and lease.held
 
     def stop(self) -> None:
-        """End the campaign or the term. `serve()` returns when `run` has ended."""
-        self._tell("stopped")
+        """End the campaign or the term. `serve()` returns when `run` has ended. A signal handler
+        may call this."""
+        self._stopped = True
+        end_part = self._end_part
+        if end_part is not None:
+            end_part()
 
     def resign(self, to: Callable[[str], object] | None = None) -> None:
         """End the term, so that the next candidate leads at once, and campaign again behind those
@@ -95,8 +106,13 @@ class Candidate:
             ticket = self._new_ticket()
             if ticket is not None:
                 ticket.add_done_callback(partial(_bring, to, self._key))
-        if self._lease is not None:
-            self._tell("resigned")
+        with self._lock:
+            if self._lease is None:
+                return  # what goes on is no term, or not that one any more
+            self._resigned = True
+            end_part = self._end_part
+        if end_part is not None:
+            end_part()
 
     async def hand_over(self) -> str:
         """End the term and stop. Returns a ticket for the next leader: `lead(…, ticket=ticket)`.
@@ -107,7 +123,7 @@ class Candidate:
         ticket = self._new_ticket()
         if ticket is None:
             raise UsageError(f"Only a leader can hand over, but this does not lead {self._key!r}.")
-        self._tell("stopped")
+        self.stop()
         if ASYNC:
             return await asyncio.wrap_future(ticket)
         else:
@@ -130,20 +146,17 @@ class Candidate:
         # A caller that was cancelled does not wait any more: nothing is handed over for it.
         return lease, [ticket for ticket in tickets if ticket.set_running_or_notify_cancel()]
 
-    def _tell(self, wish: Ending) -> None:
-        with self._lock:
-            if self._wish != "stopped":
-                self._wish = wish
-            end_part = self._end_part
-        if end_part is not None:
-            end_part()
+    @property
+    def _wish(self) -> Ending | None:
+        if self._stopped:
+            return "stopped"
+        return "resigned" if self._resigned else None
 
     def _begin_part(self, end_part: Callable[[], object]) -> None:
-        """Begin a campaign or a term, which `end_part` ends early."""
-        with self._lock:
-            self._end_part = end_part
-            wish = self._wish  # it may have come a moment before
-        if wish is not None:
+        """Begin a campaign or a term, which `end_part` ends early. It takes no lock that the thread
+        which serves may hold."""
+        self._end_part = end_part
+        if self._wish is not None:  # it came a moment before
             end_part()
 
     # --- serve ------------------------------------------------------------------------------
@@ -186,12 +199,11 @@ class Candidate:
             await lease._leave()
 
     async def _campaign(self, asked: Campaign) -> Lease | None:
-        with self._lock:
-            if self._wish == "stopped":
-                return None
-            self._wish = None
+        if self._stopped:
+            return None
+        self._resigned = False
         lease = await self._run_campaign(self._new_attempt())
-        if lease is not None and self._wish == "stopped":
+        if lease is not None and self._stopped:
             await lease._leave()
             return None
         return lease
@@ -265,7 +277,7 @@ class Candidate:
 
         def _was_stopped(self) -> bool:
             """Whether a part was cancelled because the candidate is to stop."""
-            return self._wish == "stopped" and not self._being_cancelled()
+            return self._stopped and not self._being_cancelled()
 
     else:
 
@@ -311,7 +323,8 @@ class Candidate:
 
         def _run_term(self, lease: Lease) -> None:
             """Run the leader's work in this thread. `lease.lost` tells it to end."""
-            self._begin_part(lease.lost.set)
+            # Not at once: an event has a lock, which this thread may hold when a handler runs.
+            self._begin_part(partial(_in_thread, lease.lost.set))
             self._returned = call(self._work, lease)
 
     async def _sleep(self, asked: Sleep) -> None:
@@ -323,9 +336,10 @@ class Candidate:
                 if not self._was_stopped():
                     raise
         else:
-            stopped = threading.Event()
-            self._begin_part(stopped.set)
-            stopped.wait(asked.duration / SECOND)
+            stopped: queue.SimpleQueue[None] = queue.SimpleQueue()
+            self._begin_part(partial(stopped.put, None))
+            with suppress(queue.Empty):
+                stopped.get(timeout=asked.duration / SECOND)
             self._end_part = None
 
     # --- in the background ------------------------------------------------------------------
@@ -461,16 +475,15 @@ class _Signals:
         self._before: dict[int, Any] = {}
         if threading.current_thread() is not threading.main_thread():
             return
-        # In a thread of its own: a handler runs between any two instructions of the main thread,
-        # which may hold the very mutex that `stop` needs.
-        start = partial(_in_thread, stop)
         for number in numbers:
-            self._before[number] = signal.signal(number, lambda number, frame: start())
+            self._before[number] = signal.signal(number, lambda number, frame: stop())
 
     def restore(self) -> None:
         for number, handler in self._before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
-def _in_thread(function: Callable[[], object]) -> None:
-    threading.Thread(target=function, name="holdfast-stop", daemon=True).start()
+if not ASYNC:
+
+    def _in_thread(function: Callable[[], object]) -> None:
+        threading.Thread(target=function, name="holdfast-stop", daemon=True).start()

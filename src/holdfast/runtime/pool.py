@@ -28,12 +28,13 @@ class DaemonPool:
     A call after `close()` gets a thread of its own, so that nobody waits in vain.
     """
 
+    _threads = 0  # also of one whose making was interrupted
+
     def __init__(self, most: int, name: str) -> None:
         self._most = most
         self._name = name
         self._lock = threading.Lock()
         self._work: SimpleQueue[_Call | None] = SimpleQueue()
-        self._threads = 0
         self._idle = 0  # threads without a call; if negative, how many calls are queued
         self._closed = False
 

@@ -18,18 +18,20 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from errno import ELOOP
+from functools import partial
 from hashlib import blake2b
 from heapq import nsmallest
 from io import FileIO
 from pathlib import Path
 from stat import S_ISREG
-from threading import Lock
+from threading import Lock, Thread
 from typing import TypeVar
 from zlib import crc32
 
 from holdfast.core.contract import Interval
 from holdfast.core.records import NEVER, SECOND, Micros
 from holdfast.errors import HoldfastError, Misconfigured, OutcomeUnknown, Unavailable
+from holdfast.runtime.pool import settle
 from holdfast.stores.deadlines import seconds_left
 from holdfast.stores.directory.errors import gone, trouble
 
@@ -155,7 +157,8 @@ class Folder:
             self.path.mkdir(parents=parents, exist_ok=True)
             self._ours.mkdir(exist_ok=True)
             for name in names:
-                (self._ours / name).touch()
+                with _File(self._beside + name, "a"):
+                    pass
         except OSError as exc:
             raise self.trouble(exc) from exc
 
@@ -267,11 +270,14 @@ class Folder:
             raise self.trouble(exc, changing=True) from exc
 
     def _sync_names(self) -> None:
-        opened = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(opened)
-        finally:
-            os.close(opened)
+        """Make a rename last. Python has no object for an open directory that closes itself, and
+        a signal handler may raise before the next line has its number. So it is opened in another
+        thread: handlers run in the main one."""
+        from concurrent.futures import Future
+
+        synced: Future[None] = Future()
+        Thread(target=settle, args=(synced, partial(_sync, self.path)), daemon=True).start()
+        synced.result()
 
     # --- trouble ------------------------------------------------------------------------------
 
@@ -288,6 +294,14 @@ class Folder:
 def version_of(raw: bytes) -> bytes:
     """Returns a digest of a file's content. No two writes have the same content."""
     return blake2b(raw, digest_size=16).digest()
+
+
+def _sync(directory: Path) -> None:
+    opened = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _lock_name(number: int) -> str:
