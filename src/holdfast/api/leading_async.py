@@ -95,8 +95,7 @@ class Candidate:
             heir = self._new_heir()
             if heir is not None:
                 heir.add_done_callback(partial(_bring, to, self._key))
-        if self._lease is not None:
-            self._tell("resigned")
+        self._tell("resigned")
 
     async def hand_over(self) -> str:
         """End the term and stop. Returns a ticket for the next leader: `lead(…, ticket=ticket)`.
@@ -132,6 +131,8 @@ class Candidate:
 
     def _tell(self, wish: Ending) -> None:
         with self._lock:
+            if wish == "resigned" and self._lease is None:
+                return  # what is going on is no term, or not this one any more
             if self._wish != "stopped":
                 self._wish = wish
             end_part = self._end_part
@@ -142,8 +143,8 @@ class Candidate:
         """Begin a campaign or a term, which `end_part` ends early."""
         with self._lock:
             self._end_part = end_part
-            stopped = self._wish == "stopped"
-        if stopped:
+            wished = self._wish is not None
+        if wished:
             end_part()
 
     # --- serve ------------------------------------------------------------------------------
@@ -311,7 +312,7 @@ class Candidate:
 
         def _run_term(self, lease: Lease) -> None:
             """Run the leader's work in this thread. `lease.lost` tells it to end."""
-            self._begin_part(lease.lost.set)
+            self._begin_part(partial(_in_thread, lease.lost.set))
             self._returned = call(self._work, lease)
 
     async def _sleep(self, asked: Sleep) -> None:
@@ -324,7 +325,7 @@ class Candidate:
                     raise
         else:
             stopped = threading.Event()
-            self._begin_part(stopped.set)
+            self._begin_part(partial(_in_thread, stopped.set))
             stopped.wait(asked.duration / SECOND)
             self._end_part = None
 
@@ -470,4 +471,6 @@ class _Signals:
 
 
 def _in_thread(function: Callable[[], object]) -> None:
+    """Call a function that needs a mutex, for somebody who may be a signal handler: what it has
+    interrupted may have that mutex, as `lost.wait()` has that of its event."""
     threading.Thread(target=function, name="holdfast-stop", daemon=True).start()
