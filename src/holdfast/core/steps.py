@@ -235,7 +235,7 @@ def _swap_steps(
         except HoldfastError as trouble:
             attempt.touched, attempt.unsettled = touched_before, unsettled_before
             raise worst_known_outcome(trouble, attempt) from trouble.__cause__
-        attempt.unsettled = False
+        attempt.unsettled = attempt.commanded  # what expects no version may still come
         if isinstance(outcome, Swapped):
             view = View(outcome.now, now, got, new, outcome.version)
             observations.wrote(key, view)
@@ -243,7 +243,7 @@ def _swap_steps(
         attempt.touched = touched_before or attempt.shows_in(outcome.entry.record)
         # What is refused may have been done all the same, by the first of two deliveries. Then
         # "surely not done" would be wrong, whatever becomes of the next request.
-        attempt.unsettled = attempt.may_be_done_in(outcome.entry.record)
+        attempt.unsettled |= attempt.may_be_done_in(outcome.entry.record)
         observations.forget(key)
         refusals = refusals + 1 if outcome.entry.version == view.version else 0
         if refusals > MOST_REFUSALS:
@@ -268,7 +268,7 @@ def _look_again_steps(observations: Observations, attempt: Attempt) -> Steps[Vie
         view = yield from look_steps(observations, attempt.key, attempt.by)
     except HoldfastError as trouble:
         raise worst_known_outcome(trouble, attempt) from trouble.__cause__
-    attempt.saw_version(view.version)
+    attempt.saw(view.version, view.record)
     return view
 
 
