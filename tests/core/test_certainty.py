@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.core.acquiring import Terms, acquire_steps
 from holdfast.core.commands import (
@@ -23,10 +24,11 @@ from holdfast.core.contract import Amended, Applied, Conflict, Entry, Page, Swap
 from holdfast.core.effects import Amend, Apply, Effect, Load, Scan, Steps, Swap
 from holdfast.core.evicting import evict_steps
 from holdfast.core.handing_over import enter_steps, offer_steps
-from holdfast.core.holds import Attempt, Care
+from holdfast.core.holds import Attempt, Care, hold_of
 from holdfast.core.listing import Purged, purge_steps
 from holdfast.core.observations import Observations, View
 from holdfast.core.records import EMPTY, SECOND, Holder, Record
+from holdfast.core.renewing import renew_steps
 from holdfast.core.steps import CUT_OFF_WITHIN, apply_steps, release_steps
 from holdfast.errors import HoldfastError, Misconfigured, OutcomeUnknown, StoreReadOnly, Unavailable
 from holdfast.runtime import cleaning
@@ -36,6 +38,7 @@ from tests.core.test_steps import (
     DONE,
     FREE,
     HELD,
+    MINE,
     OTHER,
     TAKEN,
     TTL,
@@ -105,6 +108,31 @@ def test_a_swap_that_came_too_late_is_no_longer_in_doubt(after: list[HoldfastErr
         play(acquire_steps(observations(), claim(), Terms(20 * SECOND, fair=False), 0), store)
 
 
+@pytest.mark.parametrize("after", [AWAY, READ_ONLY], ids=["away", "read only"])
+@pytest.mark.parametrize(("call", "late"), [("try_acquire", 2 * TTL), ("renew", 0)])
+def test_a_swap_that_a_look_shows_stays_in_doubt(
+    call: str, late: int, after: list[HoldfastError]
+) -> None:
+    """It was carried out, though in vain. That the next one was surely not says nothing of it."""
+    hold = hold_of("k", Granted(MINE), 0, Care())
+    calls = CALLS | {"renew": lambda knows: renew_steps(knows, hold)}
+    before, done, store = HELD if call == "renew" else FREE, list[Record](), Store()
+
+    def answer(effect: Effect) -> Any:
+        if isinstance(effect, Load):
+            shown = Entry(done[0], 7, exactly(CLOCK.latest + late)) if done else before
+            return shown, store.now, store.now
+        if isinstance(effect, Swap) and done:
+            raise after[0]
+        if isinstance(effect, Swap) and effect.record is not None:
+            done.append(effect.record)
+            raise OutcomeUnknown("lost")
+        return store(effect)
+
+    with pytest.raises(OutcomeUnknown):
+        play(calls[call](observations()), answer)
+
+
 def test_an_amend_without_an_answer_stays_in_doubt() -> None:
     """It expects no version, so that no look can show that it will never be carried out."""
     knows = observations("amending")
@@ -120,7 +148,19 @@ def test_an_amend_without_an_answer_stays_in_doubt() -> None:
 
     with pytest.raises(OutcomeUnknown):
         play(apply_steps(knows, attempt, attempt.command, 0), answer)
-    attempt.saw_version(HELD.version)
+    attempt.saw(HELD.version, HELD.record)
+    assert attempt.unsettled
+
+
+@pytest.mark.parametrize("answers", [(FREE, Conflict(TAKEN)), (TAKEN, DONE)])
+def test_a_swap_does_not_settle_a_command_before_it(answers: tuple[Any, ...]) -> None:
+    """What became of the swap is known. The command expects no version, and may still come."""
+    queued = replace(claim().command, queue=True, patience=TTL)
+    attempt = Attempt("k", queued, touched=True, unsettled=True, doubted=True, commanded=True)
+    verdict, _ = play(
+        apply_steps(observations(), attempt, attempt.command, 0), Store(*answers, DONE)
+    )
+    assert isinstance(verdict, Blocked)
     assert attempt.unsettled
 
 

@@ -13,6 +13,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -177,25 +178,6 @@ def test_resigning_lets_the_next_one_lead(locks: holdfast.Locks) -> None:
             two.stop()
             assert first.in_office.wait(60)
     two.resign()  # harmless for one that does not lead
-
-
-def test_resigning_in_the_moment_when_the_term_begins(
-    locks: holdfast.Locks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The lease is there and the work has not begun: it is told to end all the same."""
-    office = Office()
-    one = locks.lead("k", office)
-    begin_part, resigned = one._begin_part, threading.Event()
-
-    def resign_and_begin(end_part: Callable[[], object]) -> None:
-        if one.leading and not resigned.is_set():
-            resigned.set()
-            one.resign()
-        begin_part(end_part)
-
-    monkeypatch.setattr(one, "_begin_part", resign_and_begin)
-    with one:
-        until(lambda: len(office.terms) == 2)
 
 
 def test_handing_over_with_a_ticket(locks: holdfast.Locks) -> None:
@@ -708,3 +690,84 @@ def test_a_candidate_is_cancelled_at_every_moment() -> None:
             assert (await locks.show("k")).free, moments
 
     play(body)
+
+
+# --- resigning at odd moments -----------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def serving(candidate: Any) -> Iterator[threading.Thread]:
+    """A candidate that serves in a thread of its own, to be stopped in the end."""
+    thread = threading.Thread(target=candidate.serve, daemon=True)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        candidate.stop()
+        thread.join(20)
+    assert not thread.is_alive()
+
+
+def test_resign_in_a_signal_handler(locks: holdfast.Locks) -> None:
+    """A handler may run in the middle of `lost.wait()`, which has the event's mutex then."""
+    resigned = threading.Event()
+
+    def run(lease: holdfast.Lease) -> None:
+        if not resigned.is_set():
+            with lease.lost._cond:  # type: ignore[attr-defined]
+                candidate.resign()
+            resigned.set()
+        lease.lost.wait(60)
+
+    candidate = locks.lead("office", run)
+    with serving(candidate):
+        assert resigned.wait(20)
+
+
+def test_resign_before_the_work_begins(locks: holdfast.Locks) -> None:
+    """Who has the lease already and is asked to resign does not lead on."""
+    office = Office()
+    candidate = locks.lead("office", office)
+    begin, in_time = candidate._run_term, [True]
+
+    def run_term(lease: holdfast.Lease) -> None:
+        if in_time.pop():
+            in_time.append(False)
+            candidate.resign()
+        begin(lease)
+
+    candidate._run_term = run_term  # type: ignore[method-assign]
+    with serving(candidate):
+        until(lambda: len(office.terms) == 2)  # the first one was over at once
+
+
+def test_resign_after_the_term(locks: holdfast.Locks, tmp_path: Path) -> None:
+    """A resignation that comes as the term ends does not end the campaign that follows."""
+    url = f"sqlite:///{tmp_path}/locks.db"
+    office, late = Office(), threading.Event()
+    candidate = locks.lead("office", office)
+    too_late = threading.Thread(target=candidate.resign, daemon=True)
+    mutex = candidate._lock
+
+    class Slow:
+        def __enter__(self) -> None:
+            if threading.current_thread() is too_late:
+                late.wait(20)
+            mutex.acquire()
+
+        def __exit__(self, *exc: object) -> None:
+            mutex.release()
+
+    candidate._lock = Slow()  # type: ignore[assignment]
+    with serving(candidate) as thread, holdfast.connect(url) as other, ThreadPoolExecutor() as pool:
+        assert office.in_office.wait(20)
+        too_late.start()
+        following = pool.submit(other.acquire, "office", fair=True)
+        until(lambda: locks.show("office").waiters)
+        candidate.resign()
+        with following.result(20):
+            until(lambda: candidate._end_part is not None and candidate._lease is None)
+            late.set()
+            too_late.join(20)
+        until(lambda: len(office.terms) == 2)
+        assert thread.is_alive()

@@ -323,7 +323,6 @@ class Candidate:
 
         def _run_term(self, lease: Lease) -> None:
             """Run the leader's work in this thread. `lease.lost` tells it to end."""
-            # Not at once: an event has a lock, which this thread may hold when a handler runs.
             self._begin_part(partial(_in_thread, lease.lost.set))
             self._returned = call(self._work, lease)
 
@@ -486,4 +485,6 @@ class _Signals:
 if not ASYNC:
 
     def _in_thread(function: Callable[[], object]) -> None:
+        """Call a function that needs a mutex, for somebody who may be a signal handler: what it has
+        interrupted may have that mutex, as `lost.wait()` has that of its event."""
         threading.Thread(target=function, name="holdfast-stop", daemon=True).start()

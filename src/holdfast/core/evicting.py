@@ -105,7 +105,7 @@ def _replace_corrupt_steps(observations: Observations, attempt: Attempt) -> Step
     key = attempt.key
     try:
         entry, sent, got = yield from Load(key, attempt.by)
-        attempt.saw_version(entry.version)
+        attempt.saw(entry.version, entry.record)
         if entry.newer:
             raise corrupt(key, entry)
         if entry.fault is None and entry.record.fence < LARGEST_FENCE:

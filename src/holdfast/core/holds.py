@@ -185,12 +185,12 @@ class Attempt(DiscreetState, eq=False, weakref=True):
         sent = self.sent.get(beat)
         return next(iter(self.sent.values())) if sent is None else sent
 
-    def saw_version(self, version: Version) -> None:
-        """A look showed this version. A swap that expected another one was carried out, or never
-        will be; one that expected this one may still be on its way. So may a whole command, which
+    def saw(self, version: Version, record: Record) -> None:
+        """A look showed this. A swap that expected another version was carried out, or never will
+        be; one that expected this one may still be on its way. So may a whole command, which
         expects nothing."""
         if version != self.expected and not self.commanded:
-            self.unsettled = False
+            self.unsettled = self.unsettled and self.may_be_done_in(record)
 
     def shows_in(self, record: Record) -> bool:
         """Whether the record shows a write of ours: the connection may have sent it twice."""

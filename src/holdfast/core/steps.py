@@ -238,7 +238,7 @@ def _swap_steps(
         except HoldfastError as trouble:
             attempt.touched, attempt.unsettled = touched_before, unsettled_before
             raise worst_known_outcome(trouble, attempt) from trouble.__cause__
-        attempt.unsettled = attempt.commanded
+        attempt.unsettled = attempt.commanded  # what expects no version may still come
         if isinstance(outcome, Swapped):
             view = View(outcome.now, now, got, new, outcome.version)
             observations.wrote(key, view)
@@ -275,7 +275,7 @@ def _look_again_steps(observations: Observations, attempt: Attempt) -> Steps[Vie
             view = yield from look_steps(observations, attempt.key, attempt.by)
     except HoldfastError as trouble:
         raise worst_known_outcome(trouble, attempt) from trouble.__cause__
-    attempt.saw_version(view.version)
+    attempt.saw(view.version, view.record)
     return view
 
 
@@ -325,7 +325,7 @@ def _amend_steps(
     amended, sent, got = yield from _one_trip_steps(attempt, ask, now)
     decision, entry = amended.decision, amended.entry
     view = observations.saw(key, entry, sent, got)
-    attempt.saw_version(entry.version)
+    attempt.saw(entry.version, entry.record)
     if decision.record is not None:
         observations.wrote(key, view)
     elif type(decision.verdict) is not Granted and not attempt.doubted:
