@@ -36,12 +36,13 @@ class Scale:
     crowd_s: float = 20.0
     together_rounds: int = 1  # of many threads or tasks of one process
     together_s: float = 1.0  # long enough that everybody has a turn
+    starts: int = 2  # new interpreters, of each kind
 
 
 FULL = Scale(
     "full", rounds=11, turn_s=0.06, long_rounds=3, long_turn_s=0.8, hand_overs=25,
     contenders=(1, 4, 8, 16, 64), leases=(1, 10, 100, 1000, 10_000), ttl_s=30.0,
-    listed=(10_000, 100_000), together_rounds=5,
+    listed=(10_000, 100_000), together_rounds=5, starts=11,
 )  # fmt: skip
 QUICK = Scale(
     "quick", rounds=5, turn_s=0.01, long_rounds=1, long_turn_s=0.2, hand_overs=3,

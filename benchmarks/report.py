@@ -11,7 +11,7 @@ from benchmarks.harness import QUICK, Column, Row, Workload
 from benchmarks.peers import Contestant, contestants
 from benchmarks.run import Results
 from benchmarks.sites import EMULATED
-from benchmarks.targets import verdicts
+from benchmarks.targets import BY_HAND, verdicts
 from benchmarks.workloads import WORKLOADS
 
 HEAD = """\
@@ -78,7 +78,7 @@ def page(results: Results, pictures: list[str], first: Sequence[str] = ()) -> st
 def targets_page(results: Results, worse: list[str]) -> str:
     """The page for those who work on Holdfast."""
     run = f"Run of {results.started}, {results.scale}."
-    return _joined([TARGETS_HEAD, run, _worse(worse), _targets(results)])
+    return _joined([TARGETS_HEAD, run, _worse(worse), _targets(results), _by_hand()])
 
 
 def _joined(parts: list[str]) -> str:
@@ -163,6 +163,12 @@ def _targets(results: Results) -> str:
     if not lines:
         return ""
     return "\n".join(["## Targets", "", "| | goal | found | holds |", "|---|---|---|---|", *lines])
+
+
+def _by_hand() -> str:
+    lines = [_cells([text, goal, f"`{command}`"]) for text, goal, command in BY_HAND]
+    head = ["## Measured by other commands", "", "| | goal | command |", "|---|---|---|"]
+    return "\n".join([*head, *lines])
 
 
 def _workload(results: Results, workload: Workload) -> str:

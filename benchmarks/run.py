@@ -94,7 +94,8 @@ class Selection:
 
     def kinds(self, workload: Workload, store: str, scale: Scale) -> list[type[Contestant]]:
         """The same for a store that is not there yet."""
-        kinds = [kind for kind in contestants(store) if workload.takes(kind)]
+        wanted = [kind for kind in contestants(store) if kind.only in ("", workload.name)]
+        kinds = [kind for kind in wanted if workload.takes(kind)]
         if self.contestants:
             return [kind for kind in kinds if kind.name in self.contestants]
         if scale.name == "quick" and not workload.quick_for_all:

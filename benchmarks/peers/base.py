@@ -33,6 +33,8 @@ class Contestant(ABC):
     shares: ClassVar[bool] = False
     # Whether it is in the pictures of how cost grows, and in quick runs of slow workloads.
     prominent: ClassVar[bool] = True
+    # The name of the one workload that it takes part in; empty: all.
+    only: ClassVar[str] = ""
 
     @abstractmethod
     def __init__(self, place: Place) -> None: ...

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any
+from typing import Any, ClassVar
 
 import holdfast
-from benchmarks.peers.base import AsyncPeer, Peer
+from benchmarks.peers.base import AsyncPeer, Kind, Peer
 from benchmarks.sites import SITES, Place
 from holdfast import aio
 
@@ -18,7 +18,7 @@ class Holdfast(Peer):
     name = "holdfast"
     package = "holdfast"
     modules = ("holdfast.stores.redis", "holdfast.stores.sql", "holdfast.stores.sqlite")
-    kind = "ours"
+    kind: ClassVar[Kind] = "ours"
     shares = True
 
     def __init__(self, place: Place) -> None:
@@ -32,6 +32,18 @@ class Holdfast(Peer):
 
     def close(self) -> None:
         self.locks.close()
+
+
+class HoldfastWithoutLines(Holdfast):
+    """`holdfast.connect(pass_on=False)`: each thread goes to the store for itself, as all did in
+    0.1.0."""
+
+    name = "holdfast, pass_on=False"
+    kind = "peer"
+    only = "threads-together"
+
+    def __init__(self, place: Place) -> None:
+        self.locks = holdfast.connect(place.url, pass_on=False)
 
 
 class HoldfastAio(AsyncPeer):

@@ -24,7 +24,7 @@ class NearPair(WarmPair):
     title = "An uncontended pair, with 0.5 ms of round trip added"
     about = ABOUT.format("0.5 ms", "on another machine of the same site")
     round_trip_s = 0.0005
-    quick = quick_for_all = False
+    quick_for_all = False
 
     def fits(self, place: Place) -> bool:
         return _is_server(place)

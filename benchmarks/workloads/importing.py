@@ -53,7 +53,7 @@ class Importing(Workload):
         return contestant is Holdfast
 
     def rounds(self, scale: Scale, size: int) -> int:
-        return scale.rounds
+        return scale.starts
 
     @contextmanager
     def open(self, entrant: Entrant, size: int, scale: Scale) -> Iterator[Turn]:
