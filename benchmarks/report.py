@@ -110,8 +110,8 @@ def summary(results: Results) -> str:
         for title, name, column in shown
     ]
     about = (
-        "Ours, and in brackets how many times as good as the best other library on the same engine "
-        "that is (by the main figure of that workload; below 1× theirs is better)."
+        "Each figure is Holdfast's. The factor in brackets compares it with the best other library "
+        "on the same engine, by the main figure of that workload: below 1× theirs is better."
     )
     head = [_cells(titles), "|" + "---|" * len(titles)]
     return "\n".join(["## In short", "", about, "", *head, *lines])

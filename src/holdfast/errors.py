@@ -132,7 +132,7 @@ class CorruptRecord(Misconfigured):
     def __init__(self, message: str | None = None, *, key: str = "", newer: bool = False) -> None:
         super().__init__(message)
         self.key = key
-        self.newer = newer  # a later release wrote it: nobody but such a one may replace it
+        self.newer = newer  # a later release wrote it: only a later release may replace it
 
 
 class CorruptClock(Misconfigured):

@@ -385,14 +385,14 @@ def test_a_lease_is_joined_although_the_first_reply_comes_too_late() -> None:
 @pytest.mark.parametrize(
     ("command", "there", "error", "said"),
     [
-        (Renew("t"), HELD, Unavailable, "may live"),
+        (Renew("t"), HELD, Unavailable, "may still be held"),
         (Take("ticket", "new", "me", TTL), OFFERED, LeaseLost, "given back"),
     ],
 )
 def test_a_reply_that_comes_too_late_is_said_to_be(
     command: Any, there: Entry, error: type[Exception], said: str
 ) -> None:
-    """A lease to join may live; one that was taken is lost, because the ticket is used."""
+    """A lease to join may still be held; one that was taken is lost, because the ticket is used."""
     store = SlowStore(there, DONE, slow=9)
     with pytest.raises(error, match=said):
         play(enter_steps(observations(), Attempt("k", command), Care(), TTL), store)

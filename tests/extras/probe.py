@@ -120,13 +120,15 @@ FEATURES = (
     Feature(
         "metrics of a run",
         ("prometheus",),
-        _command("run", "k", "--metrics", "no port", "--", "true", says="is not a port"),
+        _command(
+            "run", "k", "--metrics", "no port", "--", "true", says="is neither a port nor HOST:PORT"
+        ),
     ),
     Feature("traces", ("otel",), _imported("holdfast.observe.otel")),
     Feature(
         "the live page",
         ("ui",),
-        _command("ui", "--host", "0.0.0.0", says="under which name"),
+        _command("ui", "--host", "0.0.0.0", says="host under which browsers"),
     ),
 )
 

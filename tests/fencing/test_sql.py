@@ -280,7 +280,7 @@ def test_things_that_are_no_connection(tmp_path: Path) -> None:
     engine = create_engine(site.url(), poolclass=NullPool)
     with pytest.raises(UsageError, match=r"with engine\.begin"):
         fencing.sql.admit(engine, Fence("k", 1))
-    with pytest.raises(holdfast.Unsupported, match="no connection that is known"):
+    with pytest.raises(holdfast.Unsupported, match="not a connection that is known"):
         fencing.sql.admit(object(), Fence("k", 1))
     with pytest.raises(holdfast.Unsupported, match="no gate for 'oracle'"):
         fencing.sql.ddl("oracle")

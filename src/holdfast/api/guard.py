@@ -82,9 +82,9 @@ class Guarded:
             if not isinstance(body, AsyncGeneratorType):
                 body.close()
             raise UsageError(
-                f"What {self.name}() returned has not run yet, and would run without the lock: "
-                f"guard the function itself, below its other decorators (an async one with "
-                f"holdfast.aio's locks), or acquire the lock inside of it."
+                f"{self.name}() returned something that has not run yet and would run without "
+                "the lock: guard the function itself, below its other decorators (an async one "
+                "with holdfast.aio's locks), or acquire the lock inside of it."
             )
 
     def _check_template(self, template: str) -> None:

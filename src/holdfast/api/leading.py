@@ -95,8 +95,8 @@ class Candidate:
         """End the term, so that the next candidate leads at once, and campaign again behind those
         who wait. Does nothing if this candidate does not lead.
 
-        `to` names the next one: a function that brings it the ticket with which it follows, before
-        all who wait: `lead(…, ticket=ticket)`. It is called when `run` has ended.
+        `to` is a function that brings a ticket to the candidate of your choice, which leads next,
+        before all who wait: `lead(…, ticket=ticket)`. It is called when `run` has ended.
         """
         if to is not None:
             check_callback(to, "to")

@@ -377,10 +377,10 @@ class Locks(Patterns):
         """Evict the current holders, or only the one with `fence`. Returns those evicted.
 
         They learn of it at their next renewal, with the reason and the operator (by default the
-        owner of this client); until then only the fence tells them apart.
+        owner of this client); until then only the fence tells them from later holders.
 
-        With `waiters=True`, remove the places of those who wait instead, and no holder: for a queue
-        that is stuck. Whoever is alive and goes on waiting takes a new place at its end.
+        With `waiters=True`, remove the places of those who wait, and no holder: for a queue that is
+        stuck. Those who are alive go on waiting, and take a new place at its end.
         """
         here = self._here()
         key = here.requests.key(key)

@@ -112,8 +112,9 @@ def check_ttl(ttl: Any) -> Micros:
     value = micros(ttl, "ttl")
     if not SHORTEST_TTL_S * SECOND <= value <= LONGEST_TTL_S * SECOND:
         raise BadOption(
-            f"ttl is from {SHORTEST_TTL_S:g} s to 30 days, not {ttl!r}. It is how long a lock "
-            f"outlives a holder that died; while the holder lives, it is renewed."
+            f"ttl is from {SHORTEST_TTL_S:g} s to 30 days, not {ttl!r}. The ttl is how long "
+            "a lock outlives a holder that died; while the holder lives, the lease is "
+            "renewed."
         )
     return value
 
@@ -140,8 +141,8 @@ def check_retention(older_than: Any) -> Micros:
     if value < SHORTEST_RETENTION:
         least = SHORTEST_RETENTION / SECOND
         raise BadOption(
-            f"older_than is at least {least:g} s: a record keeps its lock's fence growing, and "
-            f"the clock must have passed it before it may go."
+            f"older_than is at least {least:g} s: a younger record is still needed, to keep "
+            "the lock's fence growing."
         )
     return value
 

@@ -57,7 +57,7 @@ class Patterns:
 
         If there is none yet, the first caller makes it under the lock, and the others wait. A maker
         that dies is replaced when its ttl is over; one that raises lets the next caller try, and
-        its own caller gets the exception. Work can begin more than once, then; only one result is
+        its own caller gets the exception. So work can begin more than once, but only one result is
         published at a time.
 
         make      is called with the lease, makes the result and publishes it
@@ -70,7 +70,7 @@ class Patterns:
         from holdfast.api.once_async import OnceCall, check_function
 
         if (find is None) == (into is None):
-            raise UsageError("once() takes either find, a function, or into, a place for results.")
+            raise UsageError("once() takes either find (a function) or into (a place for results).")
         if into is not None:
             place = _Place(into, key, check_function(make, "make"))
             find, make = place.find, place.make
@@ -132,7 +132,7 @@ class Patterns:
         ttl        how long a leader that died keeps the others waiting
         watchdog   the leader loses its lease if `run` does not call `lease.alive()` this often
         on_change  is called with the leader, or None, when that changes
-        ticket     of `hand_over()` of the leader before, to follow it
+        ticket     what `hand_over()` of the leader before returned: follows that leader
         """
         from holdfast.api.leading_async import Candidate
         from holdfast.api.once_async import check_function

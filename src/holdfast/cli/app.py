@@ -72,7 +72,7 @@ class LazyGroup(click.Group):
 @shared
 @click.pass_context
 def app(ctx: click.Context) -> int:
-    """Leases on named things: run a command under a lock, and look at the locks.
+    """Distributed locks: run a command while holding a lock, and see who holds which.
 
     \b
       holdfast run nightly -- ./backup.sh

@@ -28,8 +28,9 @@ from holdfast.stores.url import redact
 
 SCRATCH = "holdfast:doctor:"
 NOT_COMPARED = (
-    "The store wrote over what it was told to compare with: two could hold the same lock. A blob "
-    "store without conditional writes can be used with ?protocol=last-writer, as best effort."
+    "The store overwrote a record that had changed, although it was told to "
+    "compare: two parties could hold the same lock. For a blob store without "
+    "conditional writes there is ?protocol=last-writer, as best effort."
 )
 # A difference worth a warning, though no lock depends on it.
 MUCH_OFFSET_S = 5.0
@@ -66,14 +67,14 @@ class Trips(Struct, frozen=True):
 
 
 @click.command()
-@option("--trips", type=click.IntRange(1, 10_000), default=20, help="How often to measure.")
-@as_json("One JSON object.")
+@option("--trips", type=click.IntRange(1, 10_000), default=20, help="How many round trips to time.")
+@as_json("Write one JSON object.")
 @shared
 @click.pass_context
 def doctor(ctx: click.Context, trips: int, json: bool) -> int:
     """Examine the store: round trips, clock, permissions, and what it guarantees.
 
-    Works on a scratch key of its own and removes it.
+    It uses a scratch key of its own, and removes it.
     """
     from holdfast.cli.render import print_json
 
@@ -265,7 +266,7 @@ def verdict(report: Report) -> tuple[str, str]:
         return f"This store cannot keep locks from here ({names} failed): {advice}.", "bold red"
     facts = report.facts
     if facts is not None and facts.name == "null":
-        return "Locking is switched off: every lock is granted to everyone.", "bold yellow"
+        return "Locking is switched off: everybody gets every lock.", "bold yellow"
     if facts is not None and not facts.linearizable:
         return "This store keeps locks, but only as best effort: see below.", "bold yellow"
     if facts is not None and facts.reach == "process":
@@ -281,7 +282,7 @@ def _times(trips: Trips | None) -> tuple[str, ...]:
 
 def _clock_words(offset: float | None) -> str:
     if offset is None:
-        return "Clock: the store has none that could be read."
+        return "Clock: the store has none that can be read."
     words = f"Clock: the store's is {abs(offset):.3f} s {'ahead of' if offset > 0 else 'behind'}"
     advice = " Check both." if abs(offset) > MUCH_OFFSET_S else ""
     return f"{words} this machine's; only the store's counts.{advice}"

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Also list free locks that the store remembers.",
 )
-@as_json("One JSON object per line and lock.")
+@as_json("Write one JSON object per lock, each on its line.")
 @shared
 @click.pass_context
 def ls(ctx: click.Context, prefix: str, free: bool, json: bool) -> None:
     """List the locks whose keys start with PREFIX.
 
-    Those that are held, or waited for. The list is written as it is read. On a terminal of less
-    than 100 columns it has no fences: `holdfast show` tells them, and --json.
+    It lists the locks that are held or waited for, as they are read from the store. A terminal with
+    fewer than 100 columns shows no fences; `holdfast show` and --json do.
     """
     from holdfast.cli import render
 
@@ -64,7 +64,7 @@ def _print_table(found: Iterable[LockInfo]) -> None:
 
 @click.command()
 @click.argument("key")
-@as_json("One JSON object.")
+@as_json("Write one JSON object.")
 @shared
 @click.pass_context
 def show(ctx: click.Context, key: str, json: bool) -> None:

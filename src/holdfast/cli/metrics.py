@@ -59,5 +59,5 @@ def host_and_port(address: str) -> tuple[str, int]:
     """Returns the parts of `9400` or `127.0.0.1:9400`. Without a host it is loopback."""
     host, _, port = address.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise BadOption(f"{address!r} is not a port, or a host and a port.")
+        raise BadOption(f"{address!r} is neither a port nor HOST:PORT.")
     return host.strip("[]") or "127.0.0.1", int(port)

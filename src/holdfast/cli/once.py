@@ -31,13 +31,18 @@ from holdfast.errors import LeaseLost
     help="Where the output is kept: a file, a directory (with a / at its end), or the URL of "
     "Redis, of a database or of a bucket.",
 )
-@option("--keep-for", type=DURATION, help="How long the output is good.  [default: for ever]")
+@option("--keep-for", type=DURATION, help="How long the output is kept.  [default: for ever]")
 @option(
     "--keep-failures",
     is_flag=True,
-    help="Keep the output of a command that fails, too: all get its code, and nobody tries again.",
+    help="Also keep the output of a command that fails: every caller gets its exit code, "
+    "and nobody runs it again.",
 )
-@option("--wait", type=DURATION, help="How long to wait.  [default: until it is there]")
+@option(
+    "--wait",
+    type=DURATION,
+    help="How long to wait for another caller's output.  [default: until it is there]",
+)
 @for_a_command
 @shared
 @click.pass_context
@@ -49,9 +54,9 @@ def once(ctx: click.Context, /, **options: Any) -> int:
       holdfast once "build:$COMMIT" --into s3://artefacts/builds -- ./build
 
     If the output is in PLACE, it is written to standard output. Otherwise the first caller runs the
-    command, and the others wait for it. A command that fails is run again by the next caller; its
-    own caller gets its output and its code. If its machine dies, the next one runs it within
-    the ttl: so the command may begin more than once, and is published once.
+    command, and the others wait for its output. If the command fails, its caller gets the output
+    and the exit code, and the next caller runs it again. If that machine dies, the next caller
+    runs the command within the ttl: so it may begin more than once, but one output is published.
     """  # fmt: skip
     command = command_of(ctx)
     session = session_of(ctx)

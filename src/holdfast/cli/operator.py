@@ -25,12 +25,12 @@ NOBODYS_FENCE = 0
 
 @click.command()
 @click.argument("key")
-@option("--fence", type=int, help="Only the holder with this fence.")
-@option("--waiters", is_flag=True, help="Not the holders, but everybody who waits now.")
-@option("--reason", default="", help="Why; the evicted holder, the log and `show` say it.")
+@option("--fence", type=int, help="Evict only the holder with this fence.")
+@option("--waiters", is_flag=True, help="Evict those who wait now instead of the holders.")
+@option("--reason", default="", help="The reason, for the evicted holder, the log and `show`.")
 @option("--operator", help="Who you are.  [default: user@host]")
-@option("-y", "--yes", is_flag=True, help="Do not ask.")
-@as_json("One JSON object per line and evicted holder.")
+@option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@as_json("Write one JSON object per evicted holder.")
 @shared
 @click.pass_context
 def evict(
@@ -49,15 +49,15 @@ def evict(
     carry an older fence. A record that cannot be read is replaced by an empty one, unless a newer
     release wrote it.
 
-    Only the holders that were shown are evicted, not one who came since.
+    Only the holders that it has shown are evicted, not one that came since.
 
-    With --waiters, the queue is emptied instead: for one that is stuck behind a place that does not
-    run out. Whoever is alive and goes on waiting takes a new place.
+    With --waiters, the queue is emptied instead. This helps a queue that is stuck behind a place
+    that does not run out. Those who are alive go on waiting, and take a new place.
     """
     from holdfast.cli.render import holder_line, print_json
 
     if waiters and fence is not None:
-        raise click.UsageError("--fence names a holder: it does not go with --waiters.")
+        raise click.UsageError("--fence names a holder: it cannot go with --waiters.")
     with session_of(ctx).locks() as locks:
         if waiters:
             return _evict_waiters(locks, key, reason, operator or _who_i_am(), yes, json)
@@ -88,7 +88,7 @@ def evict(
         else:
             tell(f"evicted {holder_line(holder)}")
     if not evicted:
-        tell("it was released meanwhile")
+        tell("the lock was released meanwhile")
     return codes.OK if evicted else codes.NO
 
 
@@ -146,7 +146,7 @@ def _confirmed(yes: bool, question: str) -> bool:
     if yes:
         return True
     if not is_terminal(sys.stdin):
-        tell("there is no terminal to ask on: pass --yes")
+        tell("there is no terminal to ask for confirmation on: pass --yes")
         return False
     return click.confirm(question, err=True)
 
@@ -154,7 +154,7 @@ def _confirmed(yes: bool, question: str) -> bool:
 @click.command()
 @click.argument("prefix", type=PREFIX, default="")
 @option("--older-than", type=DURATION, default="1d", help="How long a lock must have been unused.")
-@as_json("One JSON object with the number.")
+@as_json("Write one JSON object with the number of records.")
 @shared
 @click.pass_context
 def purge(ctx: click.Context, prefix: str, older_than: float, json: bool) -> None:
@@ -174,7 +174,7 @@ def purge(ctx: click.Context, prefix: str, older_than: float, json: bool) -> Non
 
 
 @click.command()
-@option("--print", is_flag=True, help="Only print what an administrator would run.")
+@option("--print", is_flag=True, help="Change nothing; print what an administrator would run.")
 @shared
 @click.pass_context
 def setup(ctx: click.Context, print: bool) -> None:

@@ -174,4 +174,4 @@ TICKET = option(
     default=True,
     help="Whether the command gets HOLDFAST_TICKET, with which it could end the lease.",
 )
-_QUIET = option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+_QUIET = option("-q", "--quiet", is_flag=True, help="Print errors only.")

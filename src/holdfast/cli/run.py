@@ -118,20 +118,20 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     "--busy",
     type=click.Choice(["wait", "skip", "fail"]),
     default="wait",
-    help="When the lock is taken: wait for it, or do not run the command, with exit code 0 "
-    "(skip) or 75 (fail).",
+    help="What to do when the lock is taken: wait for it, or do not run the command and "
+    "exit with code 0 (skip) or 75 (fail).",
 )
 @option(
     "--busy-code",
     type=click.IntRange(0, 255),
-    help="The exit code when the lock stayed taken.  [default: 75; 0 with --busy skip]",
+    help="The exit code if the lock could not be acquired.  [default: 75; 0 with --busy skip]",
 )
 @option(
     "--mode",
     type=click.Choice(["exclusive", "shared"]),
-    help="Alone, or together with others that share.  [default: exclusive]",
+    help="Hold the lock alone, or together with other shared holders.  [default: exclusive]",
 )
-@option("--limit", type=int, help="Instead of a mode: how many holders there may be at once.")
+@option("--limit", type=int, help="How many holders there may be at once; it replaces --mode.")
 @option("--owner", help="The name that others see as the holder.  [default: host:pid]")
 @option(
     "--note",
@@ -142,8 +142,8 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 @option(
     "--fair/--unfair",
     default=None,
-    help="Queue at once, or never.  [default: at once; on DynamoDB and in object stores "
-    "after 1.5 s]",
+    help="Take a place in the queue at once, or never.  [default: at once; on DynamoDB "
+    "and in object stores after 1.5 s]",
 )
 @option("--max-hold", type=DURATION, help="Stop renewing after this long; the lease is then lost.")
 @option(
@@ -165,7 +165,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     help="Become the holder of a lease that was handed over with this ticket.",
 )
 @TICKET
-@option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+@option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @option(
     "--metrics",
     metavar="[HOST:]PORT",
@@ -214,7 +214,9 @@ def _with_dashed_key(request: RunRequest) -> RunRequest:
 
 
 def _nothing_to_run(ctx: click.Context) -> click.UsageError:
-    return click.UsageError(f"Say what to run, after --: {ctx.command_path} KEY -- COMMAND...", ctx)
+    return click.UsageError(
+        f"Name the command to run after --, as in {ctx.command_path} KEY -- COMMAND...", ctx
+    )
 
 
 def _check(ctx: click.Context, request: RunRequest) -> None:
@@ -234,7 +236,7 @@ def _check(ctx: click.Context, request: RunRequest) -> None:
             )
             return
     if request.key is None:
-        raise click.UsageError("Name the lock: holdfast run KEY -- COMMAND...", ctx)
+        raise click.UsageError("Name the lock, as in holdfast run KEY -- COMMAND...", ctx)
 
 
 def _check_ticket_key(request: RunRequest, kind: Kind, ticket: str) -> None:
@@ -284,7 +286,10 @@ def warn_if_alone(locks: Locks) -> None:
     """Warn that a store for this process alone keeps nobody out."""
     facts = locks.facts
     if facts.reach == "process" and facts.name != "null":  # that one warns by itself
-        tell(f"warning: the {facts.name} store is only for this process: it keeps nobody else out")
+        tell(
+            f"warning: the {facts.name} store is only for this process: other processes do "
+            "not see its locks"
+        )
 
 
 def _get(locks: Locks, request: RunRequest) -> Lease:

@@ -69,10 +69,10 @@ class Supervisor:
         child.signal(signal.SIGTERM)
         child.signal(signal.SIGCONT)
         if not self._all_gone_within(self._grace_s):
-            tell(f"it did not stop within {self._grace_s:g} s: killing it")
+            tell(f"the command did not stop within {self._grace_s:g} s: killing it")
             child.signal(signal.SIGKILL)
             if not self._all_gone_within(AFTER_KILL_S):
-                tell(f"process group {child.pid} is still there, though it was killed")
+                tell(f"process group {child.pid} was killed, and is still there")
 
     def _tell_lost(self) -> None:
         key = self._lease.key

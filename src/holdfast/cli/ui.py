@@ -57,14 +57,16 @@ class UiRequest(Struct, frozen=True, kw_only=True):
 @click.command()
 @click.argument("prefix", type=PREFIX, default="")
 @option("--host", default="127.0.0.1", help="The address to serve on.")
-@option("--port", type=click.IntRange(0, 65535), default=8420, help="The port; 0: any.")
-@option("--name", multiple=True, help="Another name that browsers use for this server.")
-@option("-i", "--interval", type=DURATION, default="500ms", help="How often to look.")
-@option("--history", metavar="FILE", help="Keep what was seen in this SQLite file.")
-@option("--keep", type=DURATION, default="7d", help="How long to keep it.")
+@option(
+    "--port", type=click.IntRange(0, 65535), default=8420, help="The port; 0 chooses a free one."
+)
+@option("--name", multiple=True, help="Another host name under which browsers reach this server.")
+@option("-i", "--interval", type=DURATION, default="500ms", help="How often to read the store.")
+@option("--history", metavar="FILE", help="Keep the history in this SQLite file.")
+@option("--keep", type=DURATION, default="7d", help="How long to keep the history.")
 @option("--allow-evict", is_flag=True, help="Let people with the token evict holders.")
 @option("--token", help="The token, if one is needed.  [default: a new one, which is printed]")
-@option("--label", multiple=True, help="A prefix of keys to be a label of the metrics.")
+@option("--label", multiple=True, help="A prefix of keys that becomes a label of the metrics.")
 @shared
 @click.pass_context
 def ui(ctx: click.Context, /, **options: Any) -> None:
@@ -79,7 +81,7 @@ def ui(ctx: click.Context, /, **options: Any) -> None:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     if not request.loopback and request.host in ("0.0.0.0", "::") and not request.name:
-        raise BadOption("Say under which name browsers reach it: --name HOST.")
+        raise BadOption("Name the host under which browsers reach this server: --name HOST.")
     asyncio.run(_serve(session, request))
 
 

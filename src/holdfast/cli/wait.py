@@ -18,8 +18,8 @@ from holdfast.cli.wait_display import Reporter, display_for
     type=DURATION,
     help="How long to wait; 0 only looks.  [default: until it is free]",
 )
-@option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
-@as_json("The free lock as one JSON object.")
+@option("-q", "--quiet", is_flag=True, help="Print errors only.")
+@as_json("Write the free lock as one JSON object.")
 @shared
 @click.pass_context
 def wait(ctx: click.Context, key: str, timeout: float | None, quiet: bool, json: bool) -> int:
@@ -29,7 +29,8 @@ def wait(ctx: click.Context, key: str, timeout: float | None, quiet: bool, json:
       holdfast wait nightly && ./report.sh
       holdfast wait nightly --timeout 0 --quiet || echo "nightly is running"
 
-    Meanwhile it says who holds it. By the time it ends, somebody else may hold it again.
+    While it waits, it says who holds the lock. By the time it ends, somebody else may hold the lock
+    again.
     """
     session = session_of(ctx)
     display = display_for(waits=timeout != 0, quiet=quiet, verbose=session.verbose)

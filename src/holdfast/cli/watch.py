@@ -35,14 +35,14 @@ class Change(Struct, frozen=True):
 
 @click.command()
 @click.argument("prefix", type=PREFIX, default="")
-@option("-i", "--interval", type=DURATION, default="1s", help="How often to look.")
-@as_json("One JSON object per line and change, beginning with what is held now.")
+@option("-i", "--interval", type=DURATION, default="1s", help="How often to read the store.")
+@as_json("Write one JSON object per change, each on its line, beginning with what is held now.")
 @shared
 @click.pass_context
 def watch(ctx: click.Context, prefix: str, interval: float, json: bool) -> int:
     """Watch the locks whose keys start with PREFIX, until Ctrl-C.
 
-    On a terminal as a table, elsewhere as one line per change.
+    It shows a table on a terminal, and writes one line per change elsewhere.
     """
     from holdfast.cli import render
 

@@ -191,8 +191,8 @@ def acquire_steps(
         else:
             assert isinstance(verdict, Mismatch)
             raise LimitMismatch(
-                f"{attempt.key!r} is being counted to {verdict.limit}, not to {wait.claim.limit}: "
-                f"all parties must name the same limit."
+                f"{attempt.key!r} is held with limit={verdict.limit}, and this call named "
+                f"limit={wait.claim.limit}: all parties must name the same limit."
             )
         wait.trouble_since = attempt.trouble_since = None
         now = yield from NOW
@@ -251,7 +251,7 @@ def _start_anew_steps(wait: _Wait, now: Micros) -> Steps[None]:
     if wait.out_of_time(now):
         raise Unavailable(
             f"The store took longer to answer than the ttl of {wait.claim.ttl / SECOND:g} s: "
-            f"the lease on {attempt.key!r} had run out when it came."
+            f"the lease on {attempt.key!r} had run out when the answer came."
         )
     # Not in a variable, which a traceback might show.
     attempt.command = replace(wait.claim, token=(yield from Draw(TOKEN_BYTES)))

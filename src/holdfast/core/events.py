@@ -27,7 +27,7 @@ class Party(Struct, frozen=True, gc=False):
 
     owner  who, as they call themselves
     mode   `exclusive`, `shared` or `counted`
-    fence  a holder's fencing number; None of somebody who waits
+    fence  a holder's fencing number; None for somebody who waits
     since  since when they hold or wait, in seconds since 1970 on the store's clock
     note   the note of a holder
     """
@@ -87,7 +87,7 @@ class Waiting(Struct, frozen=True, gc=False):
 class Acquired(Struct, frozen=True, gc=False):
     """An attempt ended with a lease. All events of that lease carry the same `attempt`.
 
-    fence   its fencing number; who joins a lease has the fence of the lease
+    fence   its fencing number; a party that joins a lease has the lease's fence
     waited  from `Started` to the grant
     how     `acquired`; with a ticket `joined` (share) or `taken` (hand-over)
     """

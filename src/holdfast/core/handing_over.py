@@ -41,8 +41,8 @@ def _too_late(attempt: Attempt, hold: Hold) -> HoldfastError:
     slow = f"the store took longer to answer than the ttl of {hold.ttl / SECOND:g} s"
     if isinstance(attempt.command, Renew):
         return Unavailable(
-            f"The lease on {attempt.key!r} may live, but this party cannot rely on it: {slow}. Do "
-            f"not start the work; try again."
+            f"The lease on {attempt.key!r} may still be held, but this party cannot rely on "
+            f"it: {slow}. Do not start the work; try again."
         )
     return LeaseLost(
         f"The lease on {attempt.key!r} was taken, but {slow}: it had run out when the answer came, "
@@ -64,7 +64,7 @@ def _refused_steps(observations: Observations, key: str, until: Micros) -> Steps
         holders = rules.alive(view.record.holders, observations.dead_when_asked(key, view))
         now = f"it is held by {names(holders)} now" if holders else "nobody holds it now"
     return TicketRefused(
-        f"The ticket for {key!r} is of no use any more: the lease was released, evicted or "
+        f"The ticket for {key!r} is no longer good: the lease was released, evicted or "
         f"lost, or the ticket was used before; {now}. Do not start the work.",
         key=key,
         holders=[anonymous(holder) for holder in holders],

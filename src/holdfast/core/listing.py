@@ -26,8 +26,8 @@ PAGE = 500
 # A dropped record's fence starts again at the clock: stay clear of the clock's doubt.
 SHORTEST_RETENTION: Micros = 60 * SECOND
 _NO_CLOCK = (
-    "This store has no clock that could carry the fence on after its record is dropped: "
-    "leave the records, they are small."
+    "This store has no clock, so only its records keep the fences growing: leave "
+    "them, they are small."
 )
 
 

@@ -119,7 +119,7 @@ def _renewed_by_script(
     if isinstance(outcome, HoldfastError):
         return outcome
     if isinstance(outcome, Exception):
-        return OutcomeUnknown(f"The renewal failed in an unforeseen way: {outcome!r}")
+        return OutcomeUnknown(f"The renewal failed in an unexpected way: {outcome!r}")
     return _outcome(hold, outcome.verdict, sent, got, history)
 
 

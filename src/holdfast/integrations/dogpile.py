@@ -30,7 +30,7 @@ __all__ = ["HoldfastProxy", "Mutex"]
 
 
 class HoldfastProxy(ProxyBackend):
-    """Has a backend's values made under locks of Holdfast, instead of the backend's own mutex.
+    """Values of the backend are made under Holdfast's locks, not under the backend's own mutex.
 
     locks     the client, as `holdfast.connect()` makes it
     prefix    before the cache's keys: regions that share keys, but not values, need different ones
@@ -84,7 +84,7 @@ class Mutex(CacheMutex):
     def acquire(self, wait: bool = True) -> bool:
         """Acquire the lock. Returns False if it is taken and `wait` is False.
 
-        A timeout raises: dogpile does not look at what a mutex returns that waited.
+        A timeout raises, because dogpile ignores what a mutex that waited returns.
         """
         try:
             timeout = self._timeout if wait else 0

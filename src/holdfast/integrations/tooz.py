@@ -246,7 +246,7 @@ class HoldfastDriver(coordination.CoordinationDriver):
 
 
 def _no_groups() -> Exception:
-    return tooz.NotImplemented("Holdfast's driver has locks and leaders, and no groups of members.")
+    return tooz.NotImplemented("Holdfast's driver has locks and leaders, but no groups of members.")
 
 
 def _store_url(parsed: Any) -> tuple[StoreSource, set[str]]:

@@ -162,7 +162,7 @@ def _describe(event: events.Event) -> str:
         case events.StoreAnswered(asked, took):
             return f"The store answered a {asked} after {_span(took)}"
         case events.SinkTrouble(sink, fault):
-            return f"A listener of Holdfast events failed: {sink} ({fault})"
+            return f"A sink of Holdfast events failed: {sink} ({fault})"
 
 
 def _tried(doing: str) -> str:

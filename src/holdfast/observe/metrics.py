@@ -95,7 +95,7 @@ ENDED = _metric(
     "Leases that have ended: released, left, given back, abandoned, handed over, lost.",
 )  # fmt: skip
 IN_DANGER = _metric(
-    "gauge", "in_danger", ("lock",), "Leases of this process that cannot be renewed at the moment."
+    "gauge", "in_danger", ("lock",), "Leases of this process that are in danger: renewals fail."
 )
 LOST = _metric("counter", "lost", ("lock",), "Leases that were lost.")
 SKIPPED = _metric(

@@ -155,11 +155,11 @@ class Sinks:
         logged: two that fail would go on telling each other.)"""
         name = name_of(sink)
         if fault == "raised":
-            logger.exception("A listener of Holdfast events failed: %s", name)
+            logger.exception("A sink of Holdfast events failed: %s", name)
         elif fault == "slow":
-            logger.warning("A listener of Holdfast events takes longer than a second: %s", name)
+            logger.warning("A sink of Holdfast events takes longer than a second: %s", name)
         else:
-            logger.warning("Events are dropped, because a listener is too slow: %s", name)
+            logger.warning("Events are dropped, because a sink is too slow: %s", name)
         trouble = SinkTrouble(name, fault)
         for other in self._inline[1:]:
             if other is not sink:
@@ -178,7 +178,7 @@ def _call(sink: Sink, event: Event) -> None:
     try:
         sink(event)
     except Exception:
-        logger.exception("A listener of Holdfast events failed: %s", name_of(sink))
+        logger.exception("A sink of Holdfast events failed: %s", name_of(sink))
 
 
 class QueuedSink:

@@ -55,7 +55,10 @@ class GivingBack:
         try:
             for number, hold in enumerate(holds):
                 if self._out_of_time:
-                    logger.warning("%d locks were not given back in time", len(holds) - number)
+                    logger.warning(
+                        "%d locks were not given back in time: their ttl will free them",
+                        len(holds) - number,
+                    )
                     for late in holds[number:]:
                         self._ended(late, "abandoned")
                     break

@@ -277,4 +277,4 @@ def _say(tell: Callable[[Hold], None], hold: Hold) -> None:
     try:
         tell(hold)
     except BaseException:  # also `sys.exit()`, which would end only the keeper's thread
-        logger.exception("Telling what became of the lease on %s failed", printable(hold.key))
+        logger.exception("A callback for the lease on %s failed", printable(hold.key))

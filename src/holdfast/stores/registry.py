@@ -84,7 +84,7 @@ def open_store(url: Any, **options: Any) -> Store:
     if isinstance(url, Store):
         if options:
             names = ", ".join(sorted(options))
-            raise BadOption(f"This store is open already, too late for {names}.")
+            raise BadOption(f"This store is open already, and cannot be given {names}.")
         return url
     try:
         return _opened(url, options)

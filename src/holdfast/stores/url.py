@@ -54,8 +54,9 @@ def parse(text: str) -> StoreURL:
     url = _parsed(scheme.lower(), text)
     if url is None:
         raise BadURL(
-            f"This {scheme}: URL cannot be taken apart: a port is a number, an IPv6 address "
-            f"stands in brackets, and / @ : ? # % in a password are written as %2F and so on."
+            f"This {scheme}: URL cannot be parsed: a port is a number, an IPv6 address "
+            "stands in brackets, and / @ : ? # % in a password are written as %2F and so "
+            "on."
         )
     return url
 

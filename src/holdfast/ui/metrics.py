@@ -37,7 +37,7 @@ class SeenCollector:
             longest[label] = max([longest.get(label, 0.0), *waits])
         yield _gauge("holdfast_seen_held", "Holders of all locks in the store.", held)
         yield _gauge("holdfast_seen_waiting", "Waiters in the queues of all locks.", waiting)
-        about = "How long the one who has waited longest has waited."
+        about = "How long the longest of those who wait now has been waiting."
         yield _gauge("holdfast_seen_longest_wait_seconds", about, longest)
 
 

@@ -179,7 +179,7 @@ def test_failures_are_tried_again(folder: Folder, caplog: pytest.LogCaptureFixtu
     release = lease.add_lease_to_maintenance_daemon(acquired)
     file.away = True
     with caplog.at_level(logging.WARNING, "holdfast"):
-        until(lambda: "Trying on" in caplog.text)
+        until(lambda: "Still trying to renew" in caplog.text)
         failures = file.failed
         until(lambda: file.failed > failures)
     assert "the store is away" in caplog.text
@@ -347,7 +347,7 @@ def test_the_holder_says_for_how_long(folder: Folder, caplog: pytest.LogCaptureF
     folder.age(timedelta(seconds=20))
     with caplog.at_level(logging.WARNING, "holdfast"):
         assert lease.acquire(folder.uri, expire=timedelta(seconds=10)) is None
-    assert "give all the same expire" in caplog.text
+    assert "give all parties the same expire" in caplog.text
     acquired.maintain()
 
 

@@ -210,6 +210,6 @@ def test_an_executor_that_was_shut_down(local: Lab, caplog: pytest.LogCaptureFix
     client.acquire_lock("k", app_callback=LastHeard())
     executor.shutdown()
     local.put()
-    until(lambda: "Nobody could be told" in caplog.text)
+    until(lambda: "could not be called" in caplog.text)
     version = other.record_version_number
     until(lambda: other.record_version_number != version)

@@ -312,7 +312,7 @@ def test_without_parentheses() -> None:
     def refresh(filter_id: int) -> None:
         raise AssertionError("it ran")
 
-    with pytest.raises(UsageError, match="under which key"):
+    with pytest.raises(UsageError, match="needs a key"):
         refresh(7)  # type: ignore[type-var]
 
 

@@ -343,7 +343,7 @@ def test_other_objects_of_boto3(lab: Lab) -> None:
     for wrong in (s3, boto3.session.Config()):
         with pytest.raises(BadURL, match="not on a"):
             holdfast.connect(wrong, table="locks")
-    with pytest.raises(BadOption, match="too late for region"):
+    with pytest.raises(BadOption, match="cannot be given region"):
         holdfast.connect(client_of(lab, "client"), table="locks", region="eu-west-1")
     with pytest.raises(BadOption, match="table is"):
         holdfast.connect(client_of(lab, "client"))

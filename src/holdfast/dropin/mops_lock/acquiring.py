@@ -175,7 +175,7 @@ class _Claim:
         if round(theirs, 4) != round(ours, 4) and not self._warned:
             self._warned = True
             logger.warning(
-                "The lease at %s runs out after %g s, and not after %g s as here: give all "
+                "The lease at %s expires after %g s, but expire is %g s here: give all parties "
                 "the same expire, because mops goes by its own",
                 self._file.uri, theirs, ours,
             )  # fmt: skip

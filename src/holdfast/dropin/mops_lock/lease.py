@@ -127,7 +127,9 @@ class Lease:
                 self._version = written
                 return
             time.sleep(random.uniform(0, LONGEST_PAUSE_S * tries / MOST_TRIES))
-        raise Unavailable(f"The lease at {self.uri} is written by others all the time.")
+        raise Unavailable(
+            f"The lease at {self.uri} is being written by others all the time: try again."
+        )
 
     def _try(self, version: Any, body: bytes) -> Any | None:
         """Returns the new version; None if the write was not carried out, or that is unknown."""

@@ -60,7 +60,9 @@ class Maintenance(Renewals):
             super().lost(hold)
             return
         self.end(hold)
-        logger.error("The lease at %s ran out, and others may take it. Trying on", hold.key)
+        logger.error(
+            "The lease at %s ran out, and others may take it. Still trying to renew it", hold.key
+        )
         releaser.begin()
 
 

@@ -228,7 +228,9 @@ class DynamoDBLockClient(Defaults):
             try:
                 self._app_callback_executor.submit(_call_back, lock.app_callback, code, lock)
             except RuntimeError:  # it was shut down
-                logger.exception("Nobody could be told of %s: %s", lock.unique_identifier, code)
+                logger.exception(
+                    "The callback of %s could not be called: %s", lock.unique_identifier, code
+                )
 
     # --- release ----------------------------------------------------------------------------
 

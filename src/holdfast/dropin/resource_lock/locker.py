@@ -206,7 +206,7 @@ class ResourceLocker:
             lock = self._transact(work)
             if lock is not None:
                 return lock
-        raise LockException(f"{resource_uri} is being deleted again and again")
+        raise LockException(f"{resource_uri} was deleted by others again and again: try again")
 
     def _keep_expiry(self) -> None:
         if not self._keeps_expiry:

@@ -84,7 +84,7 @@ def _write(store: Any, path: str, raw: bytes, fence: Fence, attributes: dict[str
                 f"stale writer could not be kept out."
             ) from exc
         return
-    raise Unavailable(f"{path} was changed by others all the time; nothing was written: try again.")
+    raise Unavailable(f"Others kept changing {path}; nothing was written: try again.")
 
 
 def _look(store: Any, path: str) -> Present | None:

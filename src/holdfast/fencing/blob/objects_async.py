@@ -92,7 +92,7 @@ async def _write(
                 f"stale writer could not be kept out."
             ) from exc
         return
-    raise Unavailable(f"{path} was changed by others all the time; nothing was written: try again.")
+    raise Unavailable(f"Others kept changing {path}; nothing was written: try again.")
 
 
 async def _look(store: Any, path: str) -> Present | None:

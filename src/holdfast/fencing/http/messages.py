@@ -116,7 +116,7 @@ class Guard(Struct, frozen=True):
         if isinstance(methods, str) or not methods:
             raise BadOption('methods is a collection of their names, such as {"POST", "PUT"}.')
         if not all(isinstance(method, str) and method for method in methods):
-            raise BadOption("methods are names.")
+            raise BadOption("methods is a collection of names: each of them is a string.")
         return cls(key, frozenset(method.upper() for method in methods))
 
     def applies(self, method: str) -> bool:

@@ -135,7 +135,9 @@ def check_flavour(thing: object, *, asynchronous: bool) -> str:
     """Returns the library; raises for what nobody knows, and for the other face's."""
     library = library_of(thing)
     if not library:
-        raise Unsupported(f"{type(thing).__name__} is no connection that is known here: {KNOWN}.")
+        raise Unsupported(
+            f"{type(thing).__name__} is not a connection that is known here: give {KNOWN}."
+        )
     if is_awaited(thing, library) and not asynchronous:
         raise UsageError(
             f"{type(thing).__name__} is for asyncio: `from holdfast.fencing import aio`, and "
@@ -158,6 +160,6 @@ def target_of(thing: Any, *, asynchronous: bool) -> Target:
     elif not hasattr(thing, "commit"):
         connection = getattr(thing, "connection", None)
     if not hasattr(connection, "cursor") or library_of(connection) != library:
-        raise UsageError(f"{type(thing).__name__} is no connection or cursor: give {KNOWN}.")
+        raise UsageError(f"{type(thing).__name__} is not a connection or cursor: give {KNOWN}.")
     name = driver.dialect or connection.vendor
     return Target(connection, dialect_of(name), driver)

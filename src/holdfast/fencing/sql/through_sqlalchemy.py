@@ -61,8 +61,8 @@ def _check_open(connection: Connection, dialect: Dialect) -> None:
             is_open = not connection.dialect.detect_autocommit_setting(dbapi)
         except NotImplementedError:
             raise Unsupported(
-                f"The driver {connection.dialect.driver!r} does not tell whether it commits every "
-                f"statement by itself: use another one."
+                f"The driver {connection.dialect.driver!r} does not tell whether it commits "
+                "every statement by itself: use another driver."
             ) from None
     if not is_open:
         raise UsageError(NOT_OPEN + _ADVICE)

@@ -71,7 +71,11 @@ class BusyPolicy:
         error."""
         earlier = _earlier_run(task, error)
         if earlier is not None:
-            logger.info("An earlier delivery of this task may still run, so again soon: %s", error)
+            logger.info(
+                "An earlier delivery of this task may still be running, so it is tried again "
+                "soon: %s",
+                error,
+            )
             countdown = earlier.ttl / SECOND / BEATS_PER_TTL
             _send_again(task, error, countdown, task.request.retries)
         if task is None or self._busy in ("wait", "raise"):

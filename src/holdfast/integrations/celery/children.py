@@ -158,7 +158,9 @@ def _free_lock(app: Any, report: Report) -> None:
         locks_for(app, url, locks).evict(report.key, fence=report.fence, reason=reason)
     except (HoldfastError, OSError) as trouble:
         key = printable(report.key)
-        logger.warning("Lock %s stays until its ttl, although %s: %s", key, reason, trouble)
+        logger.warning(
+            "Lock %s stays taken until its ttl is over, although %s: %s", key, reason, trouble
+        )
 
 
 def _start(sender: Any = None, **_: Any) -> None:

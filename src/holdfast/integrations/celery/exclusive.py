@@ -139,7 +139,7 @@ class _Guard:
         take_from: str | None, late: str, hand_over: bool | Seconds,
     ) -> None:  # fmt: skip
         if not callable(function):
-            raise UsageError("@exclusive says under which key: @exclusive(key=...).")
+            raise UsageError("@exclusive needs a key: @exclusive(key=...).")
         if isinstance(function, Task):
             raise UsageError("@exclusive goes under @app.task, next to the function.")
         if inspect.iscoroutinefunction(function):

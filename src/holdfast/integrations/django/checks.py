@@ -87,7 +87,7 @@ def _reachable() -> list[CheckMessage]:
     except HoldfastError as trouble:
         return [
             Warning(
-                f"Locks cannot be had: {trouble}",
+                f"The store of the locks cannot be used: {trouble}",
                 hint="`manage.py holdfast doctor` examines the store.",
                 id="holdfast.W001",
             )

@@ -54,8 +54,8 @@ class NoOverlap:
         order = cls.__mro__
         if BaseCommand in order and order.index(BaseCommand) < order.index(NoOverlap):
             raise TypeError(
-                f"NoOverlap stands before BaseCommand, or nothing would be locked: "
-                f"class {cls.__name__}(NoOverlap, BaseCommand)"
+                "NoOverlap must stand before BaseCommand, or nothing is locked: class "
+                f"{cls.__name__}(NoOverlap, BaseCommand)"
             )
 
     def create_parser(self, *args: Any, **kwargs: Any) -> Any:

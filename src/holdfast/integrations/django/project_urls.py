@@ -105,7 +105,7 @@ def of_cache(alias: str) -> str:
         known = ", ".join(map(repr, settings.CACHES))
         raise BadSettings(f"{SETTING} names the cache {alias!r}, and CACHES has {known}.")
     if not any(base.__module__ in REDIS_CACHES for base in type(caches[alias]).__mro__):
-        _cannot(f"The cache {alias!r} is not in Redis, and only such a one can keep locks")
+        _cannot(f"The cache {alias!r} is not in Redis, and only a Redis cache can keep locks")
     given = settings.CACHES[alias]
     server, options = given.get("LOCATION") or "", given.get("OPTIONS", {})
     if isinstance(server, str):

@@ -188,9 +188,11 @@ def adopt_bucket(found: Any, given: dict[str, Any]) -> tuple[Bucket, Settings]:
     options = dict(given)
     settings = settings_from(options)
     if options:
-        raise BadOption(f"This store is open already, too late for {', '.join(sorted(options))}.")
+        raise BadOption(
+            f"This store is open already, and cannot be given {', '.join(sorted(options))}."
+        )
     if not isinstance(found, (S3Store, AzureStore, GCSStore, MemoryStore)):
-        raise BadURL(f"Locks cannot be kept in a {type(found).__name__} of obstore's.")
+        raise BadURL(f"Locks cannot be kept in obstore's {type(found).__name__}.")
     where = f"{type(found).__name__}({getattr(found, 'prefix', None) or ''})"
     generation = isinstance(found, GCSStore)
     return Bucket(found, settings.prefix, where, by_generation=generation), settings

@@ -97,33 +97,33 @@ MEANINGS: tuple[Meaning, ...] = (
         lambda signs: signs.denied,
         Misconfigured,
         StoreReadOnly,
-        "{where} does not let us {do} ({why}): check the credentials, and that they may read, "
-        "write and list objects there.",
+        "{where} does not permit this client to {do} ({why}): check the credentials, "
+        "and that they may read, write and list objects there.",
     ),
     Meaning(
         lambda signs: signs.unsupported,
         Misconfigured,
         Misconfigured,
-        "{where} has no conditional writes ({why}): `?protocol=last-writer` does without, as far "
-        "as that can be done.",
+        "{where} has no conditional writes ({why}): `?protocol=last-writer` works "
+        "without them, as best effort.",
     ),
     Meaning(
         lambda signs: 300 <= signs.status < 400,
         Misconfigured,
         Misconfigured,
-        "{where} is elsewhere ({why}): check the region and the endpoint.",
+        "The bucket of {where} is in another place ({why}): check the region and the endpoint.",
     ),
     Meaning(
         lambda signs: signs.code == "ExpiredToken",
         Unavailable,
         Unavailable,
-        "{where} was asked with credentials that have expired ({why}): renew them.",
+        "The credentials for {where} have expired ({why}): renew them.",
     ),
     Meaning(
         lambda signs: signs.status == 429,
         Unavailable,
         Unavailable,
-        "{where} gets too many requests ({why}).",
+        "{where} refuses requests, because it gets too many ({why}).",
     ),
     # --- there was no connection, so nothing was asked ---
     Meaning(
@@ -168,7 +168,7 @@ MEANINGS: tuple[Meaning, ...] = (
         lambda signs: True,
         Unavailable,
         OutcomeUnknown,
-        "{where} gave no answer that says whether it did what it was asked for ({why}).",
+        "{where} did not say whether it carried out the request ({why}).",
     ),
 )
 

@@ -20,10 +20,7 @@ _NOT_OURS_TO_WRITE = {EACCES, EPERM, EROFS}
 _FULL = {ENOSPC, EDQUOT}
 _NO_DIRECTORY = (FileNotFoundError, NotADirectoryError)
 
-GONE = (
-    "The directory {path} is gone, or never was: create it (`holdfast setup` does), or correct "
-    "the URL."
-)
+GONE = "The directory {path} does not exist: create it (`holdfast setup` does), or correct the URL."
 
 
 class Meaning(Struct, frozen=True):

@@ -190,7 +190,7 @@ class Folder:
             if ends_at is None:
                 ends_at = time.monotonic() + min(self._busy_s, seconds_left(by))
             if time.monotonic() >= ends_at:
-                raise Unavailable(f"{path} was kept locked by others too long.")
+                raise Unavailable(f"Others kept {path} locked for too long.")
             time.sleep(random.uniform(nap / 2, nap))
             nap = min(nap * 1.5, _LONGEST_NAP_S)
 

@@ -137,7 +137,7 @@ def new_client(session: Any, options: Options) -> Any:
         )
     except boto.NoRegionError as exc:
         raise Misconfigured(
-            "Which region? Name it with ?region=, AWS_DEFAULT_REGION or in a profile."
+            "No region is set: name it with ?region=, in AWS_DEFAULT_REGION or in a profile."
         ) from exc
     except (boto.BotoCoreError, ValueError) as exc:
         raise _cannot(exc) from exc
@@ -180,7 +180,9 @@ def adopt(found: Any, given: Mapping[str, Any]) -> Adopted:
         )
     decided = _OF_A_CLIENT & given.keys()
     if decided:
-        raise BadOption(f"The client was made already, too late for {', '.join(sorted(decided))}.")
+        raise BadOption(
+            f"The boto3 client is made already, and cannot be given {', '.join(sorted(decided))}."
+        )
     if client is not found and hasattr(found, "table_name"):
         given = {"table": found.table_name, **given}
     # A resource's client puts the types on, and takes them off, by itself.

@@ -190,7 +190,8 @@ def _addresses(url: StoreURL, kind: Kind) -> tuple[Address, ...]:
         return ((url.host or "localhost", url.port or default),)
     if kind == "single":
         raise BadURL(
-            "Several hosts are a Sentinel or a cluster: redis+sentinel://, redis+cluster://"
+            "Several hosts need the scheme of a Sentinel or a cluster: redis+sentinel://, "
+            "redis+cluster://"
         )
     return tuple(_address(text, default) for text in url.host.split(",") if text)
 

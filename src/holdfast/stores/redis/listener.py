@@ -163,6 +163,6 @@ def _report(trouble: Exception) -> None:
     """Log what a listener met, if nobody has foreseen it. Waiters look by themselves until the
     listener is back, and report the store's trouble when they meet it."""
     if isinstance(trouble, Refused):
-        logger.warning("Redis does not push wake-ups, those who wait will poll: %s", trouble)
+        logger.warning("Redis does not push wake-ups, so those who wait poll: %s", trouble)
     elif not isinstance(trouble, (HoldfastError, OSError)):
         logger.warning("Wake-ups from Redis stop for a moment: %r", trouble, exc_info=trouble)

@@ -33,7 +33,7 @@ class MySQLDialect(Dialect):
     facts = facts_of(
         "mysql",
         "replica",
-        "Waiters look for themselves: a lock changes hands within a second at most.",
+        "Waiters of other machines poll: a lock changes hands within a second at most.",
     )
     diagnosis = MYSQL
     sql_file = Path(__file__).with_name("mysql.sql")
@@ -127,4 +127,6 @@ def _became_of(update: Update, there: Entry, clock: int) -> Outcome | Exception:
         return Conflict(there)
     if there.version == done.version and there.record == update.record:
         return done
-    return OutcomeUnknown(f"Somebody else wrote {update.key!r} right after, or just before.")
+    return OutcomeUnknown(
+        f"Somebody else wrote {update.key!r} right after this write, or just before."
+    )

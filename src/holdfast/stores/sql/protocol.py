@@ -284,8 +284,9 @@ def facts_of(name: str, copy: str, *caveats: str, push: bool = False) -> Facts:
         batch=BATCH,
         caveats=(
             f"After a failover to an asynchronous {copy} the last writes may be missing: two "
-            "may then believe to hold a lock for up to a ttl, and only the fence tells.",
-            "The server's clock decides expiry: let it be slewed, never set back or forth.",
+            "parties may then believe that they hold a lock, for up to a ttl; only the "
+            "fence tells them apart.",
+            "The server's clock decides expiry: have it slewed, never set back or forward.",
             *caveats,
         ),
     )

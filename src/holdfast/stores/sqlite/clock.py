@@ -64,7 +64,7 @@ class Clock:
                 raise Misconfigured(_UNCLEAR.format(path=connection.path))
             self._offset = known.offset - ahead
         if not 0 <= self.now() < _LATEST:
-            raise corrupt(connection, "it shows a time that cannot be")
+            raise corrupt(connection, "it shows an impossible time")
 
     def now(self) -> Micros:
         """The store's time."""

@@ -36,7 +36,7 @@ _Error = type[errors.HoldfastError]
 _OTHER: tuple[_Error, str] = (errors.Misconfigured, "{path}: {exc}")
 _MEANINGS: dict[int, tuple[_Error, str]] = {
     **dict.fromkeys(
-        BUSY, (FileBusy, "{path} was kept locked by others for too long.")
+        BUSY, (FileBusy, "Others kept {path} locked for too long.")
     ),
     sqlite3.SQLITE_READONLY: (
         errors.StoreReadOnly, "{path} cannot be written: check its owner and permissions.",

@@ -236,7 +236,7 @@ class SQLiteStore(LocalStore):
         ends_at = time.monotonic() + wait_s
         for nap in naps():
             if time.monotonic() >= ends_at:
-                why = f"{self.path} was kept locked by others for {wait_s:.3g} s."
+                why = f"Others kept {self.path} locked for {wait_s:.3g} s."
                 raise Unavailable(why) from busy.__cause__
             time.sleep(nap)
             try:
