@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import codeop
 import importlib.util
 import inspect
 import re
@@ -95,6 +96,17 @@ def test_the_tutorial_works_as_pasted(tmp_path: Path, caplog: pytest.LogCaptureF
     names["reports"].close()
     assert written == ["a", "b"]
     assert caplog.messages == []
+
+
+def test_the_tutorial_can_be_pasted_at_the_prompt() -> None:
+    """There a block of code ends with an empty line, and nothing may follow it without one."""
+    for block in blocks((ROOT / "docs/tutorial.md").read_text(), "python"):
+        typed: list[str] = []
+        for line in [*block.splitlines(), ""]:
+            typed.append(line)
+            if codeop.compile_command("\n".join(typed), symbol="single") is not None:
+                typed = []
+        assert typed == [], block
 
 
 HOW_TOS = blocks((ROOT / "docs/howto.md").read_text(), "python")

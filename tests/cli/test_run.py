@@ -119,7 +119,9 @@ def test_command_that_is_not_there(holdfast: Program) -> None:
     with holdfast.locks() as locks, locks.acquire("k"):
         missing = holdfast("run", "k", "--", "no-such-command")
         assert (missing.returncode, missing.stderr.count("\n")) == (codes.NOT_FOUND, 1)
-        assert holdfast("run", "k", "--", str(plain)).returncode == codes.NOT_EXECUTABLE
+        refused = holdfast("run", "k", "--", str(plain))
+        assert refused.returncode == codes.NOT_EXECUTABLE
+        assert "chmod +x" in refused.stderr
     assert holdfast("run", "k", "--", str(garbage)).returncode == codes.NOT_EXECUTABLE
     assert holdfast.json("ls") == []
 

@@ -17,7 +17,7 @@ from redis.cluster import RedisCluster as ClusterClient
 from sqlalchemy.pool import NullPool
 
 import holdfast
-from holdfast import BadOption, StaleFence
+from holdfast import BadOption, Misconfigured, StaleFence
 from holdfast.fencing import Fence
 from holdfast.results import (
     BlobResults,
@@ -132,6 +132,35 @@ def test_bytes_and_codecs_of_ones_own(make: Make) -> None:
     shouting = make(codec=Codec(lambda text: text.upper().encode(), bytes.decode))
     shouting.publish(key, "quiet", Fence(key, 3))
     assert shouting.find(key) == Found("QUIET")
+
+
+def test_what_json_does_not_have(make: Make) -> None:
+    """It is refused with the two ways out, and nothing is published."""
+    key, results = unique(), make()
+    with pytest.raises(BadOption, match=r"type object cannot be kept as JSON .* Codec"):
+        results.publish(key, object(), Fence(key, 1))
+    assert results.find(key) is None
+
+
+def test_a_path_is_no_place(tmp_path: Path) -> None:
+    """Whoever gives a path is told what to give, where the function is defined."""
+    with holdfast.connect("memory:") as locks:
+        with pytest.raises(BadOption, match=r"DirectoryResults\(PATH\), not str"):
+            locks.once_per("k", into=str(tmp_path))  # type: ignore[arg-type]
+        with pytest.raises(BadOption, match="place for results"):
+            locks.once("k", into=tmp_path, make=print)  # type: ignore[arg-type]
+
+
+def test_tables_that_nobody_made(tmp_path: Path) -> None:
+    """The error says how to make them; any other error of the database stays what it is."""
+    results = SQLResults(sa.create_engine(f"sqlite:///{tmp_path}/results.db"))
+    with pytest.raises(Misconfigured, match=r"holdfast_results is missing: call setup\(\)"):
+        results.find("k")
+    results.setup()
+    assert results.find("k") is None
+    away = SQLResults(sa.create_engine(f"sqlite:///{tmp_path}/no/folder.db"))
+    with pytest.raises(sa.exc.OperationalError):
+        away.find("k")
 
 
 def test_an_unknown_codec(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from holdfast.core.discreet import hidden
 from holdfast.core.handing_over import enter_steps
 from holdfast.core.holds import Attempt
 from holdfast.core.records import SECOND
-from holdfast.errors import TicketRefused, UsageError
+from holdfast.errors import BadOption, TicketRefused, UsageError
 from holdfast.observe.log import logger, printable
 from holdfast.runtime import clock
 from holdfast.runtime.flavour import ASYNC
@@ -72,6 +72,7 @@ class Patterns:
         if (find is None) == (into is None):
             raise UsageError("once() takes either find (a function) or into (a place for results).")
         if into is not None:
+            check_place(into)
             place = _Place(into, key, check_function(make, "make"))
             find, make = place.find, place.make
         assert find is not None
@@ -87,6 +88,7 @@ class Patterns:
         Every call returns the one result that is kept in `into`. Other options are those of
         `once`.
         """
+        check_place(into)
 
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
             guarded = Guarded(function, key, "wait")
@@ -178,6 +180,15 @@ class Patterns:
 
     def _here(self) -> FaceClient:
         raise NotImplementedError
+
+
+def check_place(into: Any) -> None:
+    """Raise if this is no place for results: a path is the usual mistake."""
+    if not callable(getattr(into, "publish", None)):
+        raise BadOption(
+            f"into is a place for results, such as holdfast.results.DirectoryResults(PATH), "
+            f"not {type(into).__name__}."
+        )
 
 
 class _Place:

@@ -33,7 +33,8 @@ def check_command(name: str) -> None:
     if _is_executable(name):
         return
     if os.sep in name and os.path.lexists(name):
-        raise CannotRun(f"{name}: cannot be executed", codes.NOT_EXECUTABLE)
+        why = "it is a folder" if Path(name).is_dir() else "chmod +x, or name its interpreter first"
+        raise CannotRun(f"{name}: cannot be executed: {why}", codes.NOT_EXECUTABLE)
     raise CannotRun(f"{name}: command not found", codes.NOT_FOUND)
 
 

@@ -44,7 +44,17 @@ def _as_bytes(value: Any) -> bytes:
     return bytes(value)
 
 
-JSON = Codec(msgspec.json.encode, msgspec.json.decode)
+def _as_json(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as exc:
+        raise BadOption(
+            f"A result of type {type(value).__name__} cannot be kept as JSON ({exc}): return "
+            f'what JSON has, or bytes with codec="bytes", or give a Codec of your own.'
+        ) from exc
+
+
+JSON = Codec(_as_json, msgspec.json.decode)
 BYTES = Codec(_as_bytes, bytes)
 _CODECS = {"json": JSON, "bytes": BYTES}
 

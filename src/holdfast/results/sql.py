@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 from holdfast.api.options import Seconds
+from holdfast.errors import Misconfigured
 from holdfast.fencing import sql
 from holdfast.fencing.gate import Fenced
 from holdfast.results.base import Codec, Found, Results, codec_of, seconds_of
@@ -61,14 +62,27 @@ class SQLResults(Results):
     def find(self, key: str) -> Found | None:
         table = self._table
         look = sa.select(table.c.body, table.c.made_at, _NOW).where(table.c.digest == _digest(key))
-        with self._engine.connect() as connection:
-            row = connection.execute(look).first()
+        try:
+            with self._engine.connect() as connection:
+                row = connection.execute(look).first()
+        except (sa.exc.OperationalError, sa.exc.ProgrammingError) as exc:
+            self._check_table(exc)
+            raise
         if row is None:
             return None
         body, made_at, now = row
         if self._ttl_s is not None and (now - made_at).total_seconds() >= self._ttl_s:
             return None
         return Found(self._codec.decode(bytes(body)))
+
+    def _check_table(self, exc: sa.exc.DBAPIError) -> None:
+        """Raise if the table is to blame for this error."""
+        name = self._table.name
+        if not sa.inspect(self._engine).has_table(name):
+            raise Misconfigured(
+                f"The table {name} is missing: call setup() of SQLResults once, as a user who may "
+                f"create tables."
+            ) from exc
 
     def publish(self, key: str, value: Any, lease: Fenced) -> None:
         table, body = self._table, self._codec.encode(value)

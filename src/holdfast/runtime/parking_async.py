@@ -48,6 +48,9 @@ class Parking:
 
 
 if ASYNC:
+    # Each ring looks at all who are parked. If thousands are, and their times end one after the
+    # other, some of them end this much later.
+    BETWEEN_RINGS_S = 0.01
 
     class Alarm:
         """Wakes those who are parked on one event loop when their time is over. One timer is for
@@ -82,7 +85,7 @@ if ASYNC:
                     _set(woken)
             later = [ends_at for ends_at in self._ends.values() if ends_at > now]
             if later:
-                self._ring_at(min(later))
+                self._ring_at(max(min(later), now + BETWEEN_RINGS_S))
 
     def _wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Future[None]) -> None:
         """Called in any thread, and without waiting."""

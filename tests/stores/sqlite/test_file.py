@@ -324,6 +324,10 @@ def test_a_disk_that_is_really_full(tmp_path: Path) -> None:
             (disk / "filler").unlink()
             with locks.acquire("after", timeout=10):
                 pass
+        # The last client has removed the log, and there is no room for a new one.
+        _fill(disk / "filler")
+        with pytest.raises(holdfast.HoldfastError, match="disk is full"):
+            holdfast.connect(f"sqlite://{disk}/locks.db", store_patience=0.2).acquire("k")
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
 

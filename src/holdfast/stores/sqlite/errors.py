@@ -26,6 +26,8 @@ from holdfast.stores.shortage import has_room_for, shortage
 BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 # The file, its log, the log's index, and their folder while SQLite creates a file in it.
 DESCRIPTORS = 4
+# SQLite lets the index of its log grow by half of this at a time.
+_LITTLE_ROOM = 65536
 
 
 class FileBusy(errors.Unavailable):
@@ -66,11 +68,22 @@ def error_for(exc: sqlite3.Error, path: Path, *, writing: bool) -> errors.Holdfa
         return _not_opened(path, exc)
     if code == sqlite3.SQLITE_IOERR:
         not_known = errors.OutcomeUnknown if writing else errors.Unavailable
-        return not_known(f"{path}: {exc}")
+        return not_known(f"{path}: {exc}{_why_io_failed(path)}")
     if isinstance(exc, sqlite3.ProgrammingError):
         return errors.Unavailable(f"{path} was closed meanwhile.")
     kind, message = _MEANINGS.get(code, _OTHER)
     return kind(message.format(path=path, exc=exc))
+
+
+def _why_io_failed(path: Path) -> str:
+    """SQLite names no cause; a full disk is the usual one, when it cannot make its log grow."""
+    import shutil  # with all kinds of archives: only when it is needed
+
+    try:
+        left = shutil.disk_usage(path.parent).free
+    except OSError:
+        return ""
+    return "" if left >= _LITTLE_ROOM else ". The disk is full: free some space."
 
 
 def _not_opened(path: Path, exc: sqlite3.Error) -> errors.HoldfastError:
