@@ -36,7 +36,7 @@ from holdfast.errors import HoldfastError, OutcomeUnknown, Unavailable
 from holdfast.observe.presence import StorePresence
 from holdfast.runtime import clock
 from holdfast.runtime.local_effects import local_effects, report_leftover
-from holdfast.runtime.parking import park
+from holdfast.runtime.parking import Parking
 from holdfast.runtime.run import run
 from holdfast.runtime.timing import timed
 from holdfast.stores.base import Outcome, Store
@@ -83,6 +83,7 @@ class Driver:
         self.request_timeout = request_timeout
         self._cleaner = cleaner
         self._presence = presence
+        self._parking = Parking()
         self._local = local_effects(emit, keep)
         self._remote: dict[type, Callable[[Any], Any]] = {
             Load: self._load,
@@ -189,7 +190,7 @@ class Driver:
 
     def _park(self, asked: Park) -> None:
         self._check()
-        park(asked.member, asked.at_most / SECOND)
+        self._parking.park(asked.member, asked.at_most / SECOND)
         self._check()
 
     def _sleep(self, asked: Sleep) -> None:

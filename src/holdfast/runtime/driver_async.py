@@ -35,7 +35,7 @@ from holdfast.observe.presence import StorePresence
 from holdfast.runtime import clock
 from holdfast.runtime.flavour import ASYNC
 from holdfast.runtime.local_effects import local_effects, report_leftover
-from holdfast.runtime.parking_async import park
+from holdfast.runtime.parking_async import Parking
 from holdfast.runtime.run_async import run
 from holdfast.runtime.timing_async import timed
 from holdfast.stores.base import AsyncStore, Outcome
@@ -87,6 +87,7 @@ class Driver:
         self.request_timeout = request_timeout
         self._cleaner = cleaner
         self._presence = presence
+        self._parking = Parking()
         self._local = local_effects(emit, keep)
         self._remote: dict[type, Callable[[Any], Any]] = {
             Load: self._load,
@@ -223,7 +224,7 @@ class Driver:
 
     async def _park(self, asked: Park) -> None:
         self._check()
-        await park(asked.member, asked.at_most / SECOND)
+        await self._parking.park(asked.member, asked.at_most / SECOND)
         self._check()
 
     async def _sleep(self, asked: Sleep) -> None:

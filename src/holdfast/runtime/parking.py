@@ -14,10 +14,13 @@ from queue import Empty, SimpleQueue
 from holdfast.core.cohorts import Member
 
 
-def park(member: Member, seconds: float) -> None:
-    """Wait until the caller is woken, or until the time is over."""
-    woken: SimpleQueue[None] = SimpleQueue()
-    member.wake = partial(woken.put, None)
-    if not member.called:
-        with suppress(Empty):
-            woken.get(timeout=seconds)
+class Parking:
+    """Where the callers of one client are parked."""
+
+    def park(self, member: Member, seconds: float) -> None:
+        """Wait until the caller is woken, or until the time is over."""
+        woken: SimpleQueue[None] = SimpleQueue()
+        member.wake = partial(woken.put, None)
+        if not member.called:
+            with suppress(Empty):
+                woken.get(timeout=seconds)
