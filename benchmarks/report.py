@@ -50,8 +50,9 @@ a run only says what holds. Written by `make bench`.
 LEFT_OUT = (
     f"a quick run is rough: {QUICK.rounds} rounds of short turns, one of those with processes, "
     f"{QUICK.hand_overs} hand-overs; {QUICK.leases[-1]} leases, kept with a ttl of "
-    f"{QUICK.ttl_s:g} s; {QUICK.listed[-1]:,} listed locks; no growth over sizes. The stores on "
-    f"emulators ({', '.join(sorted(EMULATED))}) and the requests of contenders are not in it "
+    f"{QUICK.ttl_s:g} s; {QUICK.listed[-1]:,} listed locks; {QUICK.starts} new interpreters; no "
+    f"growth over sizes. The stores on emulators ({', '.join(sorted(EMULATED))}), crowds and the "
+    "requests of contenders are not in it "
     "unless they are named, and only the uncontended pair has all peers: elsewhere it is us and "
     "the peers that the pictures of a full run show."
 )

@@ -41,6 +41,7 @@ class HoldfastWithoutLines(Holdfast):
     name = "holdfast, pass_on=False"
     kind = "peer"
     only = "threads-together"
+    prominent = False  # a quick run has no time for it
 
     def __init__(self, place: Place) -> None:
         self.locks = holdfast.connect(place.url, pass_on=False)
