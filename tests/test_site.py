@@ -220,7 +220,7 @@ MISTAKES: dict[str, Callable[[holdfast.Locks], object]] = {
     "no folder": lambda _: holdfast.connect("sqlite:///no/such/folder/locks.db").try_acquire("x"),
     "no database": lambda _: holdfast.connect(f"sqlite:{__file__}").try_acquire("x"),
     "closed": _closed,
-    "no place": lambda locks: locks.once_per("x", into="reports"),
+    "no place": lambda locks: locks.once_per("x", into="reports"),  # type: ignore[arg-type]
     "no key": lambda locks: locks.acquire(""),
     "ttl": lambda locks: locks.acquire("x", ttl=-1),
     "ticket": lambda locks: locks.join("abc"),
