@@ -114,6 +114,32 @@ def test_a_late_release_frees_nobody_else(coordinator: Any) -> None:
         assert other.submit(lock.release).result(20)
 
 
+def test_a_leader_that_was_lost_before_stands_down(coordinator: Any, url: str) -> None:
+    """Also when another thread than the one that runs the election asks for it."""
+    group = unique().encode()
+    elected: list[Any] = []
+    coordinator.watch_elected_as_leader(group, elected.append)
+    coordinator.run_watchers()
+    with holdfast.connect(url) as locks:
+        for term in (2, 3):
+            (key,) = [lock.key for lock in locks.list() if group.decode() in lock.key]
+            locks.evict(key)
+            assert not coordinator._leader_lock(group).is_still_owner()
+            coordinator.run_watchers()
+            assert len(elected) == term
+        with ThreadPoolExecutor(1) as another:
+            assert another.submit(coordinator.stand_down_group_leader, group).result(20)
+        assert locks.show(key).free
+        assert coordinator.get_leader(group).get() is None
+
+
+def test_a_leader_from_elsewhere_has_a_name(coordinator: Any, url: str) -> None:
+    """One that does not lead through tooz is known by its owner."""
+    with holdfast.connect(url, owner="somebody") as locks:
+        with locks.acquire(coordinator._key("leader", b"group")):
+            assert coordinator.get_leader(b"group").get() == b"somebody"
+
+
 def test_errors_are_those_of_tooz(url: str) -> None:
     """With what to do, and with ours as their cause."""
 

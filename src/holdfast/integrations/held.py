@@ -19,9 +19,12 @@ class HeldLeases:
         self._leases: list[tuple[int, Lease]] = []
 
     def add(self, lease: Lease) -> None:
-        """Remember a lease of this thread."""
+        """Remember a lease of this thread, and forget those that it has lost: another thread that
+        releases means the one that is held."""
+        me = threading.get_ident()
         with self._mutex:
-            self._leases.append((threading.get_ident(), lease))
+            self._leases = [one for one in self._leases if one[0] != me or one[1].held]
+            self._leases.append((me, lease))
 
     def take(self) -> Lease | None:
         """Returns the lease to release: the last one of this thread; if it has none, because a lock

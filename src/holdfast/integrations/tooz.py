@@ -222,7 +222,10 @@ class HoldfastDriver(coordination.CoordinationDriver):
     @_tooz_errors
     def _leader(self, key: str) -> Any:
         leader = self.locks.leader(key)
-        return None if leader is None else unquote_to_bytes(leader.note["member"])
+        if leader is None:
+            return None
+        # Whoever leads by other means has an owner, and no member.
+        return unquote_to_bytes(leader.note.get("member", leader.owner))
 
     def _leader_lock(self, group_id: bytes) -> HoldfastLock:
         if group_id not in self._leader_locks:
