@@ -87,41 +87,6 @@ if ASYNC:
             if later:
                 self._ring_at(max(min(later), now + BETWEEN_RINGS_S))
 
-    class Alarm:
-        """Wakes those who are parked on one event loop when their time is over. One timer is for
-        all of them: most are woken long before, and a timer of its own would cost each of them
-        more than that."""
-
-        def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-            self.loop = loop
-            self._ends: dict[asyncio.Future[None], float] = {}  # when the time of each is over
-            self._rings_at = inf
-
-        async def wait(self, woken: asyncio.Future[None], seconds: float) -> None:
-            """Wait until somebody sets this future, or set it when the time is over."""
-            self._ends[woken] = ends_at = self.loop.time() + seconds
-            if ends_at < self._rings_at:
-                self._ring_at(ends_at)
-            try:
-                await woken
-            finally:
-                del self._ends[woken]
-
-        def _ring_at(self, at: float) -> None:
-            self._rings_at = at
-            self.loop.call_at(at, self._ring, at)
-
-        def _ring(self, at: float) -> None:
-            if at != self._rings_at:
-                return  # somebody came whose time was over sooner
-            now, self._rings_at = max(at, self.loop.time()), inf
-            for woken, ends_at in self._ends.items():
-                if ends_at <= now:
-                    _set(woken)
-            later = [ends_at for ends_at in self._ends.values() if ends_at > now]
-            if later:
-                self._ring_at(min(later))
-
     def _wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Future[None]) -> None:
         """Called in any thread, and without waiting."""
         if asyncio._get_running_loop() is loop:
