@@ -37,6 +37,7 @@ TICK_S = 0.02
 AFTER_A_DEATH_S = TTL_S + 2.0
 AFTER_A_RESIGNATION_S = 1.0
 AFTER_AN_OUTAGE_S = 10.0  # a candidate may be waiting for an answer, and pause after that
+GATHERED_WITHIN_S = 60.0  # a new candidate has to start first
 A_DAY_S = 86_400.0
 LEAST_WRONG_S = 1.0
 LATE = "a leader came after"
@@ -198,9 +199,14 @@ class Company:
 
     def gather(self) -> None:
         """Wait until one leads and all the others wait: a leader that resigns before they are there
-        leads again."""
+        leads again. Whoever does not come would not follow either."""
+        others = len(self.running) - 1
         with holdfast.connect(self._url) as locks:
-            until(lambda: len(locks.show(KEY).waiters) == len(self.running) - 1, 120)
+            try:
+                until(lambda: len(locks.show(KEY).waiters) == others, GATHERED_WITHIN_S)
+            except AssertionError:
+                self.trouble.append(f"of {others} others {len(locks.show(KEY).waiters)} wait")
+                self._ask_what_they_do()
 
     def kill(self, victim: Candidate) -> None:
         """One dies, and somebody new comes for it."""
@@ -298,15 +304,22 @@ TROUBLE: tuple[Callable[[Company, Candidate], None], ...] = (kill, stop, resign,
 
 
 def outage(company: Company, server: Any, seconds: float) -> None:
-    """The server does not answer for a while; meanwhile one dies, and a new one starts."""
+    """The server does not answer for a while; meanwhile one dies, and a new one starts, or one
+    stands still for longer than the outage."""
+    victim, stands_still = random.choice(company.running), random.random() < 0.5
     server.pause()
     try:
         time.sleep(seconds / 2)
-        company.kill(random.choice(company.running))
+        if stands_still:
+            victim.process.send_signal(signal.SIGSTOP)
+        else:
+            company.kill(victim)
         time.sleep(seconds / 2)
     finally:
         server.resume()
     company.expect(f"outage of {seconds:g} s", AFTER_AN_OUTAGE_S, time.monotonic())
+    if stands_still:
+        victim.process.send_signal(signal.SIGCONT)
 
 
 class Plan(NamedTuple):
@@ -339,7 +352,10 @@ def play(server: Any, plan: Plan) -> Company:
                     outages.pop(0)
                     outage(company, server, plan.outage_s)
                 elif leader is not None:
-                    next(troubles)(company, leader)
+                    trouble = next(troubles)
+                    trouble(company, leader)
+                    if trouble is stop:
+                        company.gather()
         finally:
             company.end()
         company.check()

@@ -9,7 +9,7 @@ from unittest.mock import patch
 from msgspec.structs import replace
 
 from holdfast.core import acquiring, rules
-from holdfast.core.commands import Decision, Evict, Take
+from holdfast.core.commands import FREED, Decision, Evict, Free, Take
 from holdfast.core.contract import Interval
 from holdfast.core.observations import Observations
 from holdfast.core.records import Record, Waiter
@@ -154,3 +154,20 @@ def _an_heir_that_stays_in_the_queue() -> Iterator[Patches]:
         return record and replace(record, queue=freed.queue)
 
     yield patch.object(rules, "_bequeathed", bequeathed)
+
+
+@mutant(200, store="amending")
+def _an_heir_beside_whoever_still_holds() -> Iterator[Patches]:
+    original = rules._free
+
+    def free(command: Free, record: Record, dead: Any, stamp: Any) -> Decision:
+        decision = original(command, record, dead, stamp)
+        left = decision.record
+        if left is not None and left.holders and command.heir:
+            alone = rules._bequeathed(command.heir, replace(left, holders=()), dead, stamp)
+            if alone is not None:
+                both = replace(alone, holders=(*left.holders, *alone.holders))
+                return Decision(FREED, both, (command.heir,))
+        return decision
+
+    yield patch.dict(rules._RULES, {Free: free})
