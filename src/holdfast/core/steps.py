@@ -90,6 +90,8 @@ LONGEST_PAUSE: Micros = 2 * SECOND
 # write lets in one, and the tries of the others slow down the one whose turn it is.
 CONFLICTS_AT_FULL_SPEED = 4
 SHORTEST_PAUSE: Micros = FIRST_PAUSE >> CONFLICTS_AT_FULL_SPEED
+# But not for long: until it has its place, others come before it who came later.
+LONGEST_PLACE_PAUSE: Micros = SECOND // 4
 # Refused writes of a record that does not change. Two that write at once may both be refused, but
 # not again and again.
 MOST_REFUSALS = 20
@@ -284,7 +286,7 @@ def _pause_after_conflicts_steps(
     the more are ahead, who come first anyway. Returns the own clock's time."""
     at_most = FIRST_PAUSE
     if type(verdict) is Blocked:
-        at_most = min(SHORTEST_PAUSE * (1 + verdict.places()) << conflicts, LONGEST_PAUSE)
+        at_most = min(SHORTEST_PAUSE * (1 + verdict.places()) << conflicts, LONGEST_PLACE_PAUSE)
     drawn = yield from Draw(2)
     yield from Sleep(min(int(drawn, 16) * at_most >> 16, longest))
     return (yield from NOW)
