@@ -8,14 +8,20 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.core import rules
-from holdfast.core.acquiring import Terms, acquire_steps
+from holdfast.core.acquiring import Terms, acquire_steps, place_ttl_for
 from holdfast.core.commands import Blocked, Claim, Free, Granted, Stamp
-from holdfast.core.contract import Amended, Conflict, Entry, Interval, exactly
+from holdfast.core.contract import Amended, Conflict, Entry, Facts, Interval, exactly
 from holdfast.core.effects import Amend, Draw, Effect, Load, Now, Swap, Wait
 from holdfast.core.holds import Attempt
 from holdfast.core.observations import Observations
-from holdfast.core.records import LARGEST_FENCE, SECOND, Record
-from holdfast.core.steps import CUT_OFF_WITHIN, Amendment, apply_steps, release_steps
+from holdfast.core.records import LARGEST_FENCE, SECOND, Record, Waiter
+from holdfast.core.steps import (
+    CONFLICTS_AT_FULL_SPEED,
+    CUT_OFF_WITHIN,
+    Amendment,
+    apply_steps,
+    release_steps,
+)
 from holdfast.core.validity import READING_GOOD_FOR
 from holdfast.errors import AcquireTimeout, CorruptRecord, OutcomeUnknown, Unavailable
 from holdfast.testing.sim.kinds import KINDS
@@ -68,9 +74,13 @@ class Amending:
         return Amended(decision, self.entry)
 
 
-def contended() -> Observations:
+NETWORK = KINDS["amending"].facts
+HOST = replace(NETWORK, reach="host")
+
+
+def contended(facts: Facts = NETWORK) -> Observations:
     """A client that knows that others want the key, and has read the clock."""
-    knows = Observations(KINDS["amending"].facts)
+    knows = Observations(facts)
     knows.saw("k", FREE, 0, 0)
     knows.contend("k")
     return knows
@@ -100,21 +110,62 @@ def test_a_conflict_is_the_last_one() -> None:
     assert store.entry.record.holders == ()
 
 
-def test_a_claim_that_is_refused_takes_a_place_at_once() -> None:
+@pytest.mark.parametrize("facts", [NETWORK, HOST])
+def test_a_claim_that_is_refused_takes_a_place_at_once(facts: Facts) -> None:
     """It makes nobody's write fail, so there is no reason to wait with it."""
-    store, knows = Amending(TAKEN), Observations(KINDS["amending"].facts)
+    store, knows = Amending(TAKEN), Observations(facts)
     with pytest.raises(AcquireTimeout):
         play(acquire_steps(knows, claim(), Terms(SECOND), 0), store)
-    assert store.asked[:3] == [Load, Amend, Wait]
+    assert store.asked[:3] == [Load, Swap if facts == NETWORK else Amend, Wait]
     assert [waiter.token for waiter in store.entry.record.queue] == ["t"]
 
 
 def test_a_claim_on_a_contended_key_is_one_trip() -> None:
-    """The refusal and the place are one request, and no look comes before it."""
+    """On one machine the refusal and the place are one request, and no look comes before it."""
     store = Amending(TAKEN)
     with pytest.raises(AcquireTimeout):
-        play(acquire_steps(contended(), claim(), Terms(SECOND), 0), store)
+        play(acquire_steps(contended(HOST), claim(), Terms(SECOND), 0), store)
     assert store.asked[:2] == [Amend, Wait]
+
+
+def test_a_crowd_does_not_stand_in_line_for_the_record() -> None:
+    """Across a network a place is swapped, however often others are faster: whoever holds a record
+    still, for two trips, keeps the one waiting who frees the lock."""
+    store, conflicts = Amending(TAKEN), 3 * CONFLICTS_AT_FULL_SPEED
+
+    def answer(effect: Effect) -> Any:
+        nonlocal conflicts
+        if isinstance(effect, Swap) and conflicts:
+            conflicts -= 1
+            store.entry = replace(store.entry, version=(store.entry.version or 0) + 1)
+        return store(effect)
+
+    command = replace(claim().command, queue=True, patience=SECOND)
+    steps = apply_steps(contended(), Attempt("k", command), command, 0)
+    assert type(play(steps, answer)[0]) is Blocked
+    assert Amend not in store.asked
+
+
+def test_who_may_have_the_lock_does() -> None:
+    """A free lock must not wait for its next holder to be lucky."""
+    store, knows = Amending(replace(FREE, version=5)), contended()
+    knows.expect("k", FREE, 0)
+    command = replace(claim().command, queue=True, patience=SECOND)
+    steps = apply_steps(knows, Attempt("k", command), command, 0)
+    assert type(play(steps, store)[0]) is Granted
+    assert store.asked == [Swap, Amend]
+
+
+def test_a_place_lasts_by_how_many_were_in_the_queue() -> None:
+    """Whoever has just freed the lock knows that, and need not renew its place soon."""
+    ends = CLOCK.latest + TTL
+    queue = tuple(Waiter(f"w{n}", "w", "exclusive", TTL, 0, ends, "b") for n in range(8))
+    store, knows = Amending(replace(TAKEN, record=replace(TAKEN.record, queue=queue))), contended()
+    knows.expect("k", store.entry, 0)
+    with pytest.raises(AcquireTimeout):
+        play(acquire_steps(knows, claim(), Terms(SECOND // 2), 0), store)
+    assert store.asked[:2] == [Swap, Wait]
+    assert store.entry.record.queue[-1].ttl == place_ttl_for(TTL, 8, True)
 
 
 @pytest.mark.parametrize("terms", [Terms(SECOND, fair=False), Terms(0)])

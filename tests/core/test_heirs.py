@@ -136,7 +136,7 @@ def waits_and_inherits(after: int) -> tuple[Any, Amending]:
 def test_an_heir_only_looks() -> None:
     """One request, which writes nothing; its deadline is by the clock that it was shown."""
     hold, store = waits_and_inherits(SECOND // 2)
-    assert store.asked == [Amend, Wait, Amend]
+    assert store.asked == [Load, Swap, Wait, Load]
     assert store.entry.version == 7
     assert hold.deadline == deadline(SECOND // 2 + 10, TTL)
     assert hold.last == store.entry.record.fence
@@ -162,7 +162,7 @@ def test_after_a_release_to_an_heir_a_place_is_one_swap() -> None:
     assert [waiter.token for waiter in store.entry.record.queue] == ["next", "again"]
 
 
-def test_a_place_that_cannot_be_swapped_is_tried_once_more_and_then_amended() -> None:
+def test_a_place_that_cannot_be_swapped_is_tried_once_more() -> None:
     """A conflict shows what is there, so the second try needs no look either."""
     store, knows = Amending(Entry(HELD, 2, CLOCK)), contended()
     knows.expect("k", Entry(HELD, 1, CLOCK), 0)

@@ -18,7 +18,7 @@ from holdfast.core.contract import Entry, exactly
 from holdfast.core.records import Holder, Record, Waiter
 from holdfast.stores.waiting import local_poller, local_wakeups
 from holdfast.stores.waiting.handles import PollResult, WaitHandle, poll_result
-from holdfast.stores.waiting.local_poller import LocalPoller, places_ahead
+from holdfast.stores.waiting.local_poller import Intervals, LocalPoller, places_ahead
 from holdfast.stores.waiting.local_wakeups import (
     MOST_SOCKETS,
     Inbox,
@@ -161,8 +161,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def no_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the first look at a key nobody looks again on its own."""
-    for name in ("FASTEST_S", "SLOWEST_S", "RAREST_S"):
-        monkeypatch.setattr(local_poller, name, 600.0)
+    monkeypatch.setattr(local_poller, "THIS_MACHINE", Intervals(0, 600, 600, 600))
+    monkeypatch.setattr(local_poller, "RAREST_S", 600.0)
 
 
 def wait_for(locks: holdfast.Locks, got: list[str], name: str) -> threading.Thread:
@@ -306,6 +306,21 @@ def test_those_further_back_are_polled_for_more_rarely() -> None:
         looks.append(looker.looks)
     assert looks[0] > 2 * looks[1]
     assert looks[1] >= 1
+
+
+@pytest.mark.parametrize(("token", "looks"), [("a", 2), ("z", 1)])
+def test_who_was_behind_is_not_polled_for_at_once_again(token: str, looks: int) -> None:
+    """Its next wait begins at the end of the queue, mostly. The first in the queue is."""
+    looker = Looker(seen(*"abcdefghijklmnopqrstuvwxyz"))
+    poller = LocalPoller(looker, Intervals(0, 600, 600, 600))
+    one, again = handle(token), handle(token)
+    poller.add(one)
+    until(lambda: bool(poller._schedules) and poller._schedules["k"].interval > 0)
+    poller.discard(one)
+    poller.add(again)
+    until(lambda: not poller._new and looker.looks >= looks)
+    poller.close()
+    assert looker.looks == looks
 
 
 def test_a_closed_poller_keeps_nobody_waiting() -> None:

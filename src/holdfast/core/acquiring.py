@@ -148,7 +148,8 @@ def acquire_steps(
     amends = observations.to_amend(attempt.key, now)
     if not claim.queue and (waited_long or queues_at_once(terms, facts.scripted or amends)):
         wait = _wait_of(attempt, terms, started, facts)
-        wait.get_in_line()
+        known = observations.recall(attempt.key)
+        wait.get_in_line(len(known.record.queue) if known else 0)
     too_late: Free | None = None  # gives back what had run out when the answer came
     back_at = observations.steps_back_until(attempt.key)
     if now < back_at and terms.timeout != 0:
@@ -185,6 +186,7 @@ def acquire_steps(
             too_late = Free(wait.claim.token)
         elif type(verdict) is Blocked and wait.queues_when_refused:
             observations.contend(attempt.key)
+            observations.remember(attempt.key, view)
             wait.get_in_line(verdict.places())
         elif type(verdict) is Blocked:
             yield from _wait_turn_steps(observations, wait, verdict, view)
@@ -296,8 +298,8 @@ def _wait_turn_steps(
     found = yield from wait.wait_steps(view.version, token, now, min(wakes_at), waiting)
     if found is not None:
         observations.expect(key, found, now)
-    elif wait.facts.amends and (yield from NOW) < min(wakes_at):
-        observations.forget(key)  # we were woken because it has changed
+    elif wait.facts.amends and (blocked.places() or (yield from NOW) < min(wakes_at)):
+        observations.forget(key)  # it has changed: we were woken for that, or others renew places
 
 
 # --- many keys ------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ class Observations:
                 if len(self._back_at) > REMEMBERED_KEYS:
                     _drop_oldest(self._back_at)
         else:
-            self._remember(key, view)
+            self.remember(key, view)
 
     def contend(self, key: str) -> None:
         """Note that others want this key too: a claim of ours has to wait, or a swap failed."""
@@ -150,11 +150,12 @@ class Observations:
         return key in self._views
 
     def expect(self, key: str, entry: Entry, got: Micros) -> None:
-        """Remember what a notification showed: a swap may rely on it, because it proves it."""
+        """Remember what a notification showed."""
         if entry.fault is None:
-            self._remember(key, View(entry.now, got, got, entry.record, entry.version))
+            self.remember(key, View(entry.now, got, got, entry.record, entry.version))
 
-    def _remember(self, key: str, view: View) -> None:
+    def remember(self, key: str, view: View) -> None:
+        """Let the next swap rely on a record that we were shown: it proves it."""
         views = self._views
         views[key] = view
         if len(views) > REMEMBERED_KEYS:

@@ -19,7 +19,8 @@ unchanged under threads, asyncio and the simulator. How they work:
     it may arrive after any later one, and the doubt stays (`commanded`).
  5. A key that others want too is amended, where the store can: it holds the record still while
     the rules look at it, so that no write of another client makes ours fail. What has no answer is
-    sent again, as to a store that runs the rules.
+    sent again, as to a store that runs the rules. Who only wants a place in the queue does not hold
+    a record still across a network: it would keep the one waiting who frees the lock.
  6. An attempt knows by when its caller needs an answer (`Attempt.by`). All its requests carry
     that; between two conflicts the steps look at the clock.
  7. State is changed between yields only. An interrupt may end a generator at any
@@ -89,7 +90,9 @@ LONGEST_PAUSE: Micros = 2 * SECOND
 # only wants a place in the queue pauses longer each time: of a thousand that come together each
 # write lets in one, and the tries of the others slow down the one whose turn it is.
 CONFLICTS_AT_FULL_SPEED = 4
-MOST_DOUBLINGS = 6
+SHORTEST_PAUSE: Micros = FIRST_PAUSE >> CONFLICTS_AT_FULL_SPEED
+# But not for long: until it has its place, others come before it who came later.
+LONGEST_PLACE_PAUSE: Micros = SECOND // 4
 # Refused writes of a record that does not change. Two that write at once may both be refused, but
 # not again and again.
 MOST_REFUSALS = 20
@@ -160,19 +163,15 @@ def apply_steps(
     key, steps = attempt.key, _swap_steps
     if observations.facts.scripted:
         steps = _script_steps
-    elif observations.to_amend(key, now) and not _swaps_first(observations, key, command):
+    elif observations.to_amend(key, now) and not _stands_in_line(observations, command):
         steps = _amend_steps
     return steps(observations, attempt, command, now)
 
 
-def _swaps_first(observations: Observations, key: str, command: Command) -> bool:
-    """Whether a contended key is swapped all the same, because the record is known. That is so
-    right after a release to an heir, who only looks, and for a place that is renewed in peace."""
-    return _saves_a_trip(observations, command) and key in observations
-
-
-def _saves_a_trip(observations: Observations, command: Command) -> bool:
-    """Whether a place in the queue is worth a swap: across a network an amend is two trips."""
+def _stands_in_line(observations: Observations, command: Command) -> bool:
+    """Whether a command asks for a place in the queue, across a network. It is swapped also where
+    others want the key: an amend may hold the record for two trips, and a crowd would line up for
+    the record, with whoever frees the lock behind it."""
     in_line = type(command) is Claim and command.queue
     return in_line and observations.facts.reach == "network"
 
@@ -255,10 +254,11 @@ def _swap_steps(
         now = got
         observations.contend(key)
         conflicts += 1
-        once_more = conflicts == 1 and _saves_a_trip(observations, command)
-        if observations.to_amend(key, now) and not once_more:
+        in_line = type(verdict) is Blocked and _stands_in_line(observations, command)
+        if observations.to_amend(key, now) and not in_line:
             return (yield from _amend_steps(observations, attempt, command, now))
-        if conflicts > CONFLICTS_AT_FULL_SPEED and now < attempt.by:
+        at_full_speed = 1 if in_line else CONFLICTS_AT_FULL_SPEED
+        if conflicts > at_full_speed and now < attempt.by:
             left = attempt.by - now
             now = yield from _pause_after_conflicts_steps(conflicts, verdict, left)
             if now < attempt.by:
@@ -289,10 +289,11 @@ def _unclocked_stamp_steps(observations: Observations, view: View, beat: str) ->
 def _pause_after_conflicts_steps(
     conflicts: int, verdict: Verdict, longest: Micros
 ) -> Steps[Micros]:
-    """Pause for a random time, which grows for those who only want a place in the queue. Returns
-    the own clock's time."""
-    doublings = conflicts - CONFLICTS_AT_FULL_SPEED if type(verdict) is Blocked else 0
-    at_most = FIRST_PAUSE << min(doublings, MOST_DOUBLINGS)
+    """Pause for a random time. For those who only want a place in the queue it grows, and is longer
+    the more are ahead, who come first anyway. Returns the own clock's time."""
+    at_most = FIRST_PAUSE
+    if type(verdict) is Blocked:
+        at_most = min(SHORTEST_PAUSE * (1 + verdict.places()) << conflicts, LONGEST_PLACE_PAUSE)
     drawn = yield from Draw(2)
     yield from Sleep(min(int(drawn, 16) * at_most >> 16, longest))
     return (yield from NOW)

@@ -33,7 +33,7 @@ from holdfast.stores.sql.setup import ddl_queries, ready_queries
 from holdfast.stores.sql.transport import Transport
 from holdfast.stores.waiting.handles import Notify, PollResult, WaitHandle
 from holdfast.stores.waiting.handles import NotifyingStore as _Base
-from holdfast.stores.waiting.local_poller import LocalPoller
+from holdfast.stores.waiting.local_poller import Intervals, LocalPoller
 from holdfast.stores.waiting.local_wakeups import (
     interrupt,
     open_socket,
@@ -48,9 +48,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-# How long a key is not looked at, shortly after a change and at most: on the same machine, and
-# where notifications arrive, nobody depends on it.
-FASTEST_S, SLOWEST_S = 0.005, 1.0
+# On the same machine, and where notifications arrive, nobody depends on polls.
+INTERVALS = Intervals(first_s=0.004, fastest_s=0.005, slowest_s=1.0, a_place_s=0.25)
 
 
 class Looker:
@@ -86,7 +85,7 @@ class SQLStore(_Base):
         self.dialect = connect.dialect_for(url.get_backend_name(), options.table)
         self.transport = Transport(url, self.dialect, options, engine)
         self._async_stores: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.poller = LocalPoller(Looker(self._poll), FASTEST_S, SLOWEST_S)
+        self.poller = LocalPoller(Looker(self._poll), INTERVALS)
         self._listener: NotifyListener | None = None
         pushes = engine is None or engine.dialect.driver == "psycopg"
         if isinstance(self.dialect, PostgreSQLDialect) and options.wakeup == "auto" and pushes:

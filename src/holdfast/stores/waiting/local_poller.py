@@ -3,7 +3,8 @@
 1. Whoever lets a call in wakes it (see `local_wakeups`), and it tries again at once.
 2. Wake-ups can fail, so the thread also polls: right after a call has begun to wait, soon after a
    change, and then ever more rarely. A call that others in the queue are ahead of is polled for
-   more rarely still: they come first.
+   more rarely still, the further back the more rarely: they come first. So a process that was
+   seen to be behind is not polled for right away when its next wait begins.
 3. A poll that shows a lock which this call cannot have yet notifies nobody.
 """
 
@@ -14,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from holdfast.core.commands import ANYONE, Wake
 from holdfast.core.contract import Entry, Version
@@ -30,12 +31,11 @@ from holdfast.stores.waiting.local_wakeups import (
 )
 from holdfast.stores.waiting.polling_store import PollingStore
 
-# How long a key is not polled: shortly after a change, and at most, for the first in the queue.
-FASTEST_S, SLOWEST_S, SLOWING = 0.001, 0.025, 1.3
+SLOWING = 1.3
 # A key that is due within this part of its interval is polled together with those due now.
 NEARLY = 0.4
 # For those behind, longer for each place, and at most this.
-RAREST_S = 1.0
+RAREST_S = 5.0
 # The thread outlives the last waiter for so long, because the next one often comes soon.
 LINGER_S = 1.0
 AFTER_TROUBLE_S = 0.05
@@ -54,38 +54,55 @@ class Looker(Protocol):
         """Close what is open: nobody waits any more."""
 
 
+class Intervals(NamedTuple):
+    """How long a key is not polled."""
+
+    first_s: float  # after a call has begun to wait
+    fastest_s: float  # after a change
+    slowest_s: float  # at most, for the first in the queue
+    a_place_s: float  # for those behind it, for each place
+
+
+THIS_MACHINE = Intervals(first_s=0, fastest_s=0.001, slowest_s=0.025, a_place_s=0.025)
+
+
 class _Schedule:
     """When one key is polled next."""
 
-    __slots__ = ("_fastest_s", "_slowest_s", "at", "interval", "turn")
+    __slots__ = ("_intervals", "at", "behind", "interval", "turn")
 
-    def __init__(self, at: float, fastest_s: float, slowest_s: float) -> None:
-        self._fastest_s, self._slowest_s = fastest_s, slowest_s
+    def __init__(self, at: float, intervals: Intervals) -> None:
+        self._intervals = intervals
         self.turn: object = ()
         self.at, self.interval = at, 0.0
+        self.behind = False  # others were ahead in the queue
+
+    def wanted(self, at: float) -> None:
+        """A call has begun to wait: poll by then, unless it is likely to be behind others."""
+        if not self.behind:
+            self.at = min(self.at, at)
 
     def nearly_due(self, now: float) -> bool:
         """Whether it may as well be polled now, together with another one."""
-        return self.at <= now + max(FASTEST_S, NEARLY * self.interval)
+        return self.at <= now + max(self._intervals.fastest_s, NEARLY * self.interval)
 
     def looked(self, now: float, seen: PollResult | None, places_ahead: int) -> None:
         """It was polled: plan the next time."""
         turn = None if seen is None else seen.turn
         changed, self.turn = turn != self.turn, turn
-        slower_s = min(self.interval * SLOWING, self._slowest_s)
-        self.interval = self._fastest_s if changed else slower_s
-        if places_ahead:
-            self.interval = min(self._slowest_s * (1 + places_ahead), RAREST_S)
+        slower_s = min(self.interval * SLOWING, self._intervals.slowest_s)
+        self.interval = self._intervals.fastest_s if changed else slower_s
+        self.behind = places_ahead > 0
+        if self.behind:
+            self.interval = min(self._intervals.a_place_s * (1 + places_ahead), RAREST_S)
         self.at = now + self.interval
 
 
 class LocalPoller:
     """Notifies waiting calls when they may be let in."""
 
-    def __init__(
-        self, looker: Looker, fastest_s: float = FASTEST_S, slowest_s: float = SLOWEST_S
-    ) -> None:
-        self._fastest_s, self._slowest_s = fastest_s, slowest_s
+    def __init__(self, looker: Looker, intervals: Intervals | None = None) -> None:
+        self._intervals = intervals or THIS_MACHINE
         self.handles = WaitHandles()
         self._looker = looker
         self._lock = threading.Lock()
@@ -221,13 +238,13 @@ class LocalPoller:
         new = {self._new.popleft() for _ in range(len(self._new))}
         keys = self.handles.keys()
         now = time.monotonic()
-        first_at = now + self._fastest_s - FASTEST_S  # at once, unless a look is expensive
+        first_at = now + self._intervals.first_s
         for key in keys:
             schedule = self._schedules.get(key)
             if schedule is None:
-                self._schedules[key] = _Schedule(first_at, self._fastest_s, self._slowest_s)
+                self._schedules[key] = _Schedule(first_at, self._intervals)
             elif key in new:
-                schedule.at = min(schedule.at, first_at)
+                schedule.wanted(first_at)
         # A call that renews its place in the queue waits again soon: its key's schedule is kept.
         self._schedules = {
             key: schedule
