@@ -160,7 +160,10 @@ class Company:
             *("--folder", str(self._folder)),
         ]
         env = {**os.environ, **clock.environment}
-        return Candidate(subprocess.Popen(command, cwd=ROOT, env=env), clock)
+        # In a session of its own: when a shell that has started us ends, the system resumes whoever
+        # is stopped in our process group, and a leader that was to stand still leads on.
+        process = subprocess.Popen(command, cwd=ROOT, env=env, start_new_session=True)
+        return Candidate(process, clock)
 
     def leader(self) -> Candidate | None:
         """Who led a moment ago."""
@@ -282,7 +285,14 @@ def stop(company: Company, leader: Candidate) -> None:
     leader.process.send_signal(signal.SIGSTOP)
     company.expect("stop", AFTER_A_DEATH_S, began, lambda act: act.pid != leader.pid)
     time.sleep(random.uniform(0.0, 2.0))
+    if not _stands_still(leader.pid):
+        company.trouble.append(f"{leader.pid} went on although it was stopped")
     leader.process.send_signal(signal.SIGCONT)
+
+
+def _stands_still(pid: int) -> bool:
+    state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return state == "T"
 
 
 def resign(company: Company, leader: Candidate) -> None:
