@@ -125,7 +125,7 @@ def _a_clock_carried_on_without_regard_to_its_rate() -> Iterator[Patches]:
     yield patch.object(validity.Reading, "stamp", stamp)
 
 
-@mutant(600)
+@mutant(200, "observed")
 def _silence_counted_from_before_the_look() -> Iterator[Patches]:
     original = Observations.saw
 

@@ -102,7 +102,7 @@ def _acquire_all_without_a_fixed_order() -> Iterator[Patches]:
     yield patch.object(acquiring, "canonical", list)
 
 
-@mutant(400, "seconds")
+@mutant(1000, "dated")
 def _a_waiter_that_hammers_a_slow_clock() -> Iterator[Patches]:
     original = Observations.dead_from
 
