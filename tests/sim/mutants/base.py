@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from holdfast.core import acquiring, renewing, steps
+from holdfast.core import acquiring, releasing, renewing, retrying, steps
 from holdfast.core.effects import Steps
 from holdfast.core.holds import Attempt
 from holdfast.core.observations import Observations
@@ -62,9 +62,8 @@ def wrap_apply(
             original(observations, attempt, command, now), observations, attempt, command
         )
 
-    yield patch.object(steps, "apply_steps", apply_steps)
-    yield patch.object(acquiring, "apply_steps", apply_steps)
-    yield patch.object(renewing, "apply_steps", apply_steps)
+    for module in (steps, acquiring, releasing, renewing, retrying):
+        yield patch.object(module, "apply_steps", apply_steps)
 
 
 def relay(

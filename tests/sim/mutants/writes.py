@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from holdfast.core import acquiring, renewing, rules, steps
+from holdfast.core import acquiring, releasing, renewing, rules, steps
 from holdfast.core.commands import Claim, Decision, Free, Freed, Granted, Renew
 from holdfast.core.contract import Conflict, Entry
 from holdfast.core.effects import Amend, Steps, Swap
@@ -73,7 +73,7 @@ def _why_a_lease_is_lost_may_take_its_longest() -> Iterator[Patches]:
     """Also for a caller whose renewal was to be back by then."""
 
     def history_steps(observations: Observations, key: str, view: View, by: int) -> Steps[History]:
-        return (yield from steps.history_steps(observations, key, view, NEVER))
+        return (yield from releasing.history_steps(observations, key, view, NEVER))
 
     yield patch.object(renewing, "history_steps", history_steps)
 
