@@ -101,7 +101,7 @@ def test_it_says_what_it_is(metadata: Message) -> None:
     assert metadata["Version"] == holdfast.__version__
     assert metadata["License-Expression"] == "Apache-2.0"
     classifiers = metadata.get_all("Classifier") or []
-    for minor in range(11, 15):
+    for minor in range(11, 14):  # those that have run the tests
         assert f"Programming Language :: Python :: 3.{minor}" in classifiers
     assert not [one for one in classifiers if one.startswith("License ::")]
 
