@@ -4,6 +4,10 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 STAMP := $(VENV)/.ready-to-work
 
+# Containers often have Python keep no bytecode. Then each of the thousands of interpreters and
+# workers that the tests start would compile Holdfast, and the tests, for itself.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test test-all engines lint generate bench docs sim soak dist sbom clean
 
 # The main job in one command: a program run under a lock on the embedded store.

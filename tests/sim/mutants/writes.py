@@ -52,12 +52,12 @@ def _a_lost_heartbeat_reply_taken_as_theft() -> Iterator[Patches]:
     yield from wrap_apply(wrapper)
 
 
-@mutant(2800)
+@mutant(2800, seen_at=175)
 def _a_conflict_with_oneself_taken_as_somebody_else() -> Iterator[Patches]:
     yield patch.object(Attempt, "shows_in", lambda self, record: False)
 
 
-@mutant(600)
+@mutant(600, seen_at=160)
 def _a_try_in_vain_settles_the_one_before() -> Iterator[Patches]:
     yield patch.object(steps, "worst_known_outcome", lambda trouble, attempt: trouble)
 
@@ -68,7 +68,7 @@ def _every_request_may_take_its_longest() -> Iterator[Patches]:
     yield patch.object(acquiring, "answers_by", lambda *_: NEVER)
 
 
-@mutant(2000, store="scripted")
+@mutant(2000, store="scripted", seen_at=835)
 def _why_a_lease_is_lost_may_take_its_longest() -> Iterator[Patches]:
     """Also for a caller whose renewal was to be back by then."""
 
