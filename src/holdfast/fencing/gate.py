@@ -40,7 +40,7 @@ class Fence(Struct, frozen=True):
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Fence:
-        """The fence of the `holdfast run` that started this process."""
+        """Returns the fence of the `holdfast run` that started this process."""
         try:
             key, fence = environ["HOLDFAST_KEY"], environ["HOLDFAST_FENCE"]
         except KeyError as missing:
