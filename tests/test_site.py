@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -121,6 +122,21 @@ def test_every_page_fits_a_screen_and_a_phone(site: Path, served: str) -> None:
     assert {url for url in asked if not url.startswith((served, "data:"))} == set()
 
 
+def test_the_search_finds_what_to_do(served: str) -> None:
+    """It needs nothing but the site's own files, and an error's message leads to its page."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.connect_over_cdp(shared(Chromium).url, timeout=LIMIT_MS)
+        tab = browser.new_page()
+        tab.set_default_timeout(LIMIT_MS)
+        tab.goto(served)
+        tab.fill("input.md-search__input", "could not be renewed in time")
+        tab.wait_for_selector(".md-search-result__item")
+        first = tab.locator(".md-search-result__link").first.get_attribute("href")
+        tab.close()
+    assert first is not None
+    assert "/troubleshooting/" in first
+
+
 PUBLIC = [
     "holdfast", "holdfast.fencing", "holdfast.fencing.sql", "holdfast.fencing.dynamodb",
     "holdfast.fencing.redis", "holdfast.fencing.blob", "holdfast.fencing.files",
@@ -139,7 +155,8 @@ def test_the_reference_has_every_public_name(module: str) -> None:
         re.findall(r"^::: holdfast[\w.]*\.(\w+)$", "".join(map(_text, pages)), re.MULTILINE)
     )
 
-    public = importlib.import_module(module)
+    with warnings.catch_warnings(action="ignore"):  # tooz imports eventlet, which is deprecated
+        public = importlib.import_module(module)
     named = {name: getattr(public, name) for name in public.__all__}
     calls = {
         name for name, value in named.items() if inspect.isclass(value) or inspect.isroutine(value)

@@ -28,7 +28,11 @@ LARGEST = 2**63 - 1  # what a BIGINT holds
 
 
 class Fence(Struct, frozen=True):
-    """A key and a fence, without the lease they come from: for services and child processes."""
+    """A key and a fence, without the lease they come from: for services and child processes.
+
+    key    the name of the lock
+    fence  the number of the lease
+    """
 
     key: str
     fence: int
