@@ -7,5 +7,6 @@ harness.py    rounds in turns, so that a noisy machine hits all alike
 crew.py       processes for the workloads that need several
 targets.py    what we want of the figures
 report.py     the page and the tables; picture.py the picture at its top, plots.py the others
-history.py    the last stored run, and what has become worse since
+distance.py   a network between a client and an engine
+history.py    stored runs, and what has become worse since the last release (released.json)
 """

@@ -35,6 +35,8 @@ def least(results: Results, workload: str, store: str) -> tuple[float, str] | No
     found = [
         (edge, row.contestant)
         for row in results.table(workload, store)
-        if row.kind == "peer" and (edge := advantage(results, row)) is not None
+        if row.kind == "peer"
+        and not row.contestant.startswith("holdfast")  # with other options
+        and (edge := advantage(results, row)) is not None
     ]
     return min(found, default=None)

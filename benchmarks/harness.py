@@ -34,23 +34,29 @@ class Scale:
     listed: tuple[int, ...]
     crowd: int = 100  # processes that wait for one lock
     crowd_s: float = 20.0
+    crowd_threads: int = 300  # the same as threads of one process
+    crowd_threads_s: float = 10.0
+    idle: int = 20  # processes that only wait
+    idle_s: float = 10.0
+    queue: int = 300  # places in a long queue
     together_rounds: int = 1  # of many threads or tasks of one process
     together_s: float = 1.0  # long enough that everybody has a turn
     starts: int = 2  # new interpreters, of each kind
 
 
 FULL = Scale(
-    "full", rounds=11, turn_s=0.06, long_rounds=3, long_turn_s=0.8, hand_overs=25,
-    contenders=(1, 4, 8, 16, 64), leases=(1, 10, 100, 1000, 10_000), ttl_s=30.0,
-    listed=(10_000, 100_000), together_rounds=5, starts=11,
+    "full", rounds=11, turn_s=0.06, long_rounds=3, long_turn_s=0.8, hand_overs=15,
+    contenders=(8, 32), leases=(1, 10, 100, 1000, 10_000), ttl_s=30.0,
+    listed=(2_000, 20_000), together_rounds=3, starts=9,
 )  # fmt: skip
 QUICK = Scale(
-    "quick", rounds=5, turn_s=0.01, long_rounds=1, long_turn_s=0.2, hand_overs=3,
-    contenders=(8,), leases=(200,), ttl_s=1.5, listed=(2000,), together_s=0.4,
+    "quick", rounds=5, turn_s=0.01, long_rounds=1, long_turn_s=0.2, hand_overs=2,
+    contenders=(8,), leases=(200,), ttl_s=1.5, listed=(2000,), together_s=0.3,
 )  # fmt: skip
 TINY = Scale(
     "tiny", rounds=2, turn_s=0.001, long_rounds=1, long_turn_s=0.05, hand_overs=2,
     contenders=(1, 2), leases=(1, 10), ttl_s=1.0, listed=(10, 600), crowd=3, crowd_s=0.3,
+    crowd_threads=3, crowd_threads_s=0.3, idle=2, idle_s=0.3, queue=5,
 )  # fmt: skip
 SCALES = {scale.name: scale for scale in (FULL, QUICK, TINY)}
 
@@ -98,6 +104,7 @@ class Column:
     stat: Literal["median", "p99", "worst"] = "median"
     digits: int = 1
     scale: float = 1.0
+    of: str = ""  # the workload that it is taken from, if it was measured by another one
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The last stored run, and what has become worse since.
+"""Stored runs, and what has become worse since the last release.
 
 Only ratios are compared, ours against a peer's of the same run: another day's machine may be
 slower for everybody.
@@ -17,6 +17,10 @@ from benchmarks.workloads import WORKLOADS
 
 WORSE_BY = 1.3  # the stated ratio
 FILE = "benchmarks.json"
+# The full run of the last release: later runs are compared with it, and not with each other, so
+# that a little each time does not go unseen.
+RELEASED = Path(__file__).parent / "released.json"
+UNCONTENDED = ("pair", "cold", "threads", "coroutines")
 
 
 def load(folder: Path) -> Results | None:
@@ -25,19 +29,26 @@ def load(folder: Path) -> Results | None:
     return msgspec.json.decode(path.read_bytes(), type=Results) if path.exists() else None
 
 
+def released() -> Results:
+    """The run of the last release."""
+    return msgspec.json.decode(RELEASED.read_bytes(), type=Results)
+
+
 def store(results: Results, folder: Path) -> None:
     """For the next time."""
     text = msgspec.json.format(msgspec.json.encode(results), indent=1)
     (folder / FILE).write_bytes(text + b"\n")
 
 
-def worse(now: Results, before: Results | None) -> list[str]:
+def worse(now: Results, before: Results, workloads: tuple[str, ...] = ()) -> list[str]:
     """What has lost more than the stated ratio against a peer, in words. Quick runs are too
     rough for that; and what varied from round to round must have lost by so much more."""
-    if before is None or not now.scale == before.scale == "full":
+    if not now.scale == before.scale == "full":
         return []
     found = []
     for row in now.rows:
+        if workloads and row.workload not in workloads:
+            continue
         was, has = _advantage(before, row), _advantage(now, row)
         if was and has and has * WORSE_BY * (1 + _spread(now, row)) < was:
             found.append(

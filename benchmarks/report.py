@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import history, picture, plots
@@ -11,8 +12,10 @@ from benchmarks.harness import QUICK, Column, Row, Workload
 from benchmarks.peers import Contestant, contestants
 from benchmarks.run import Results
 from benchmarks.sites import EMULATED
-from benchmarks.targets import BY_HAND, verdicts
+from benchmarks.targets import BY_HAND, Verdict, verdicts
 from benchmarks.workloads import WORKLOADS
+
+NOTES = Path(__file__).parent.parent / "docs" / "adr"
 
 HEAD = """\
 ---
@@ -35,9 +38,10 @@ says how many times better than that library Holdfast is, by the first figure; b
 is better.
 
 This page was written by `make bench`; run it on your machine. `python -m benchmarks --quick` is a
-rough look, `python -m benchmarks redis pair` is a part, `--list` names the parts, and
-`benchmarks/peers/` shows how to add a library in a dozen lines. What we want of these figures, and
-what has become worse since the last run, is on [a page of its own](benchmarks-targets.md).
+rough look within a minute, `python -m benchmarks redis pair` is a part, `--list` names the parts,
+`--resume` goes on with a run that was interrupted, and `benchmarks/peers/` shows how to add a
+library in a dozen lines. What we want of these figures, and what has become worse since the last
+release, is on [a page of its own](benchmarks-targets.md).
 """
 
 TARGETS_HEAD = """\
@@ -48,23 +52,23 @@ a run only says what holds. Written by `make bench`.
 """
 
 LEFT_OUT = (
-    f"a quick run is rough: {QUICK.rounds} rounds of short turns, one of those with processes, "
-    f"{QUICK.hand_overs} hand-overs; {QUICK.leases[-1]} leases, kept with a ttl of "
-    f"{QUICK.ttl_s:g} s; {QUICK.listed[-1]:,} listed locks; {QUICK.starts} new interpreters; no "
-    f"growth over sizes. The stores on emulators ({', '.join(sorted(EMULATED))}), crowds and the "
-    "requests of contenders are not in it "
-    "unless they are named, and only the uncontended pair has all peers: elsewhere it is us and "
-    "the peers that the pictures of a full run show."
+    f"a quick run is rough: {QUICK.rounds} rounds of short turns, one of those with processes or "
+    f"many threads, {QUICK.hand_overs} hand-overs, {QUICK.starts} new interpreters; no growth over "
+    f"sizes, no pictures. Not in it unless they are named: the stores on emulators "
+    f"({', '.join(sorted(EMULATED))}); "
+    f"{', '.join(name for name, work in WORKLOADS.items() if not work.quick)}. Only the "
+    "uncontended pair has nearly all peers: elsewhere it is us and the peers that the pictures of "
+    "a full run show."
 )
 
 
-def write(results: Results, folder: Path, worse: list[str]) -> None:
-    """Both pages, `benchmarks.json`, and the plots in a folder beside them."""
+def write(results: Results, folder: Path, before: Results, pictures: bool = False) -> None:
+    """Both pages, `benchmarks.json`, and the plots (they take a while) in a folder beside them."""
     folder.mkdir(parents=True, exist_ok=True)
-    pictures = plots.draw(results, folder)
-    (folder / "benchmarks.md").write_text(page(results, pictures, picture.draw(results, folder)))
-    (folder / "benchmarks-targets.md").write_text(targets_page(results, worse))
     history.store(results, folder)
+    drawn = plots.draw(results, folder) if pictures else []
+    (folder / "benchmarks.md").write_text(page(results, drawn, picture.draw(results, folder)))
+    (folder / "benchmarks-targets.md").write_text(targets_page(results, before))
 
 
 def page(results: Results, pictures: list[str], first: Sequence[str] = ()) -> str:
@@ -76,27 +80,42 @@ def page(results: Results, pictures: list[str], first: Sequence[str] = ()) -> st
     return _joined(parts)
 
 
-def targets_page(results: Results, worse: list[str]) -> str:
+def targets_page(results: Results, before: Results) -> str:
     """The page for those who work on Holdfast."""
     run = f"Run of {results.started}, {results.scale}."
-    return _joined([TARGETS_HEAD, run, _worse(worse), _targets(results), _by_hand()])
+    targets = _targets(verdicts(results, before))
+    return _joined([TARGETS_HEAD, run, targets, _worse(results, before), _by_hand()])
 
 
 def _joined(parts: list[str]) -> str:
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 
 
+PER_S = Column("per_s", "", "more", digits=0)
+
 # What a user feels of each store: the title, the workload, and the column of it.
 FELT = (
     ("acquire and release, µs", "pair", Column("wall_us", "", digits=0)),
     ("CPU of it, µs", "pair", Column("cpu_us", "", digits=0)),
-    ("requests of it", "requests", Column("warm", "", digits=0)),
+    ("requests of it", "requests", Column("pair", "", digits=0)),
     ("the same 0.5 ms away, µs", "near", Column("wall_us", "", digits=0)),
-    ("8 processes on one key, locks a second", "contended", Column("per_s", "", digits=0)),
+    ("the same 5 ms away, µs", "far", Column("wall_us", "", digits=0)),
+    ("64 threads of one process on 8 keys, locks a second", "threads-together", PER_S),
+    ("the same 0.5 ms away", "near-threads-together", PER_S),
+    ("requests a lock", "near-threads-together", Column("requests", "", digits=2)),
+    ("the same 5 ms away", "far-threads-together", PER_S),
+    ("200 tasks of one process on 20 keys, locks a second", "tasks-together", PER_S),
+    ("the same 0.5 ms away", "near-tasks-together", PER_S),
+    ("the same 5 ms away", "far-tasks-together", PER_S),
+    ("8 processes on one key, locks a second", "contended", PER_S),
     ("CPU a lock, µs", "contended", Column("cpu_us", "", digits=0)),
+    ("requests a lock", "crowd", Column("requests", "")),
+    ("the same 0.5 ms away, locks a second", "near-contended", PER_S),
+    ("the same 5 ms away, locks a second", "far-contended", PER_S),
     ("longest wait, ms", "contended", Column("longest_ms", "", stat="worst", digits=0)),
     ("hand-over to a waiting process, ms", "handover", Column("latency_ms", "", digits=1)),
-    ("a crowd on one key, locks a second of 50", "waiting", Column("per_s", "", digits=0)),
+    ("100 processes on one key, locks a second of 50", "waiting", PER_S),
+    ("300 threads of one process, the same", "waiting-threads", PER_S),
 )
 
 
@@ -123,12 +142,14 @@ def _felt(results: Results, name: str, store: str, column: Column) -> str:
     value = None if row is None else row.value(column)
     if row is None or value is None:
         return ""
-    if name == "requests":  # of an acquire and of a release
-        value += row.figures["release"].median
     text = f"{value:,.{column.digits}f}"
     best = least(results, name, store)
     is_main = WORKLOADS[name].columns[0].figure == column.figure
-    return f"{text} ({best[0]:.2f}×)" if best is not None and is_main else text
+    return f"{text} ({_times(best[0])})" if best is not None and is_main else text
+
+
+def _times(edge: float) -> str:
+    return f"{edge:.2f}×" if edge < 100 else f"{edge:,.0f}×"
 
 
 def _about(results: Results) -> str:
@@ -137,6 +158,11 @@ def _about(results: Results) -> str:
     versions = [f"{name} {number}" for name, number in results.versions.items()]
     lines += [f"- **Libraries**: {', '.join(versions)}"]
     lines += [f"- **Run**: {results.started}, {results.scale}, {results.took_s / 60:.1f} minutes"]
+    parts = [
+        f"{store} at {part.started.split()[1]}, {part.took_s:.0f} s, load {part.load:.1f} before"
+        for store, part in results.parts.items()
+    ]
+    lines += [f"- **Stores**: {'; '.join(parts)}"] if parts else []
     if results.scale == QUICK.name:
         lines += [f"- **Left out**: {LEFT_OUT}"]
     return "\n".join(lines)
@@ -149,21 +175,36 @@ def tables(results: Results) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _worse(worse: list[str]) -> str:
-    if not worse:
+def _worse(results: Results, before: Results) -> str:
+    found = history.worse(results, before)
+    if not found:
         return ""
-    lines = "\n".join(f"- {line}" for line in worse)
-    return f"## Worse than last time\n\nBy a ratio of more than {history.WORSE_BY:g}:\n\n{lines}"
+    lines = "\n".join(f"- {line}" for line in found)
+    about = f"By a ratio of more than {history.WORSE_BY:g} against a peer of the same run:"
+    return f"## Worse than at the last release\n\n{about}\n\n{lines}"
 
 
-def _targets(results: Results) -> str:
-    lines = [
-        _cells([verdict.text, verdict.goal, verdict.found, "yes" if verdict.holds else "**no**"])
-        for verdict in verdicts(results)
-    ]
+def _targets(found: list[Verdict]) -> str:
+    lines = [_cells([one.text, one.goal, one.found, _holds(one)]) for one in found]
     if not lines:
         return ""
-    return "\n".join(["## Targets", "", "| | goal | found | holds |", "|---|---|---|---|", *lines])
+    missed = sum(not one.holds for one in found)
+    about = (
+        f"{len(lines) - missed} of {len(lines)} hold. Where one does not, the design note says why."
+    )
+    head = ["## Targets", "", about, "", "| | goal | found | holds |", "|---|---|---|---|"]
+    return "\n".join([*head, *lines])
+
+
+def _holds(verdict: Verdict) -> str:
+    if verdict.holds:
+        return "yes"
+    return f"**no**: {_note(verdict.note)}" if verdict.note else "**no**: without a note yet"
+
+
+def _note(number: int) -> str:
+    [path] = NOTES.glob(f"{number:04}-*.md")
+    return f"[note {number}](adr/{path.name})"
 
 
 def _by_hand() -> str:
@@ -194,12 +235,15 @@ def _line(results: Results, row: Row, workload: Workload) -> str:
     cells = [row.store, name if row.kind != "floor" else f"*{name}*"]
     if workload.size_name:
         cells.append(f"{row.size:,}")
-    cells += [_cell(row, column) for column in workload.columns]
+    cells += [_cell(results, row, column) for column in workload.columns]
     edge = None if row.kind == "ours" else advantage(results, row)
-    return _cells([*cells, "" if edge is None else f"{edge:.2f}×"])
+    return _cells([*cells, "" if edge is None else _times(edge)])
 
 
-def _cell(row: Row, column: Column) -> str:
+def _cell(results: Results, row: Row, column: Column) -> str:
+    if column.of:
+        other = results.row(column.of, row.store, row.contestant)
+        return "" if other is None else _cell(results, other, replace(column, of=""))
     value = row.value(column)
     if value is None:
         return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +19,15 @@ from benchmarks.sites import EMULATED, SITES, Place
 from benchmarks.workloads import WORKLOADS
 
 
+@dataclass(frozen=True)
+class Part:
+    """When a store was measured, for how long, and how busy the machine was before."""
+
+    started: str
+    took_s: float
+    load: float
+
+
 @dataclass
 class Results:
     """Everything that a run has found."""
@@ -29,6 +39,21 @@ class Results:
     engines: dict[str, str] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
     took_s: float = 0.0
+    parts: dict[str, Part] = field(default_factory=dict)  # by store: those that are done
+
+    @property
+    def complete(self) -> bool:
+        """Whether every store is done."""
+        return set(self.parts) == set(SITES)
+
+    def put(self, store: str, engine: str, rows: list[Row], part: Part | None) -> None:
+        """Add what was found on a store, instead of what was there of it."""
+        self.rows = [row for row in self.rows if row.store != store] + rows
+        engines = self.engines | {store: engine}
+        self.engines = {name: engines[name] for name in SITES if name in engines}
+        if part is not None:
+            self.parts[store] = part
+            self.took_s = sum(one.took_s for one in self.parts.values())
 
     def row(
         self, workload: str, store: str, contestant: str, size: int | None = None
@@ -98,9 +123,10 @@ class Selection:
         kinds = [kind for kind in wanted if workload.takes(kind)]
         if self.contestants:
             return [kind for kind in kinds if kind.name in self.contestants]
-        if scale.name == "quick" and not workload.quick_for_all:
-            return [kind for kind in kinds if kind.prominent]
-        return kinds
+        if scale.name != "quick":
+            return kinds
+        light = [kind for kind in kinds if not kind.heavy]
+        return [kind for kind in light if kind.prominent or workload.quick_for_all]
 
     def modules(self, scale: Scale) -> list[str]:
         """What processes need: those who take part in them, and the drivers, which are the
@@ -114,39 +140,45 @@ class Selection:
         return list(found)
 
 
-def run(selection: Selection, scale: Scale, say: Callable[[str], Any] = str) -> Results:
-    """Measure what was selected."""
-    began = time.monotonic()
-    started = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    results = Results(scale.name, started, machine.describe(), _versions())
+def run(
+    selection: Selection,
+    scale: Scale,
+    say: Callable[[str], Any] = str,
+    into: Results | None = None,
+    keep: Callable[[Results], Any] = id,
+) -> Results:
+    """Measure what was selected. What a run before it has found is kept, but for the stores that
+    are measured again. `keep` is called after each store."""
+    results = into or Results(scale.name, _now(), machine.describe(), _versions())
     preload(selection.modules(scale))
     for store in selection.stores:
-        for row in _on_store(store, selection, scale, results, say):
-            results.rows.append(row)
-    results.took_s = time.monotonic() - began
+        began, started, load = time.monotonic(), _now(), os.getloadavg()[0]
+        try:
+            with SITES[store]() as place:
+                rows = list(_on_store(place, selection, scale, say))
+        except Exception as trouble:
+            say(f"{store}: {reason(trouble)}")
+            results.put(store, f"could not be started: {reason(trouble)}", [], None)
+        else:
+            part = Part(started, time.monotonic() - began, load)
+            results.put(store, place.engine, rows, part)
+        keep(results)
     return results
 
 
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
 def _on_store(
-    store: str, selection: Selection, scale: Scale, results: Results, say: Callable[[str], Any]
+    place: Place, selection: Selection, scale: Scale, say: Callable[[str], Any]
 ) -> Iterator[Row]:
-    try:
-        site = SITES[store]()
-        place = site.__enter__()
-    except Exception as trouble:
-        say(f"{store}: {reason(trouble)}")
-        results.engines[store] = f"could not be started: {reason(trouble)}"
-        return
-    results.engines[store] = place.engine
-    try:
-        for name in selection.workloads:
-            workload = WORKLOADS[name]
-            if entrants := selection.entrants(workload, place, scale):
-                began = time.monotonic()
-                yield from workload.run(entrants, scale)
-                say(f"{store:12}{name:12}{time.monotonic() - began:6.1f} s")
-    finally:
-        site.__exit__(None, None, None)
+    for name in selection.workloads:
+        workload = WORKLOADS[name]
+        if entrants := selection.entrants(workload, place, scale):
+            began = time.monotonic()
+            yield from workload.run(entrants, scale)
+            say(f"{place.store:12}{name:22}{time.monotonic() - began:6.1f} s")
 
 
 def _versions() -> dict[str, str]:

@@ -19,8 +19,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -96,25 +96,29 @@ def take_turns(locks: Locks, ends_at: float, hold_s: float, rest_s: float) -> Re
 
 
 def work(args: argparse.Namespace) -> list[Report]:
-    """A process of the crowd, with one thread or many. The processor time is the process's."""
+    """A process of the crowd."""
     logging.disable(logging.WARNING)
     with holdfast.connect(args.url) as locks:
         locks.show(KEY)
         sys.stdout.write("ready\n")
         sys.stdout.flush()
-        ends_at = float(sys.stdin.readline())
-        reports: list[Report] = []
-        begun = time.process_time()
+        return take_part(locks, crowd_of(args), float(sys.stdin.readline()))
 
-        def run() -> None:
-            reports.append(take_turns(locks, ends_at, args.hold_ms / 1000, args.rest_ms / 1000))
 
-        threads = [threading.Thread(target=run) for _ in range(args.threads)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        cpu_s = (time.process_time() - begun) / len(reports)
+def take_part(locks: Locks, crowd: Crowd, ends_at: float) -> list[Report]:
+    """Take turns in one thread or many. The processor time is the process's."""
+    reports: list[Report] = []
+    begun = time.process_time()
+
+    def run() -> None:
+        reports.append(take_turns(locks, ends_at, crowd.hold_ms / 1000, crowd.rest_ms / 1000))
+
+    threads = [threading.Thread(target=run) for _ in range(crowd.threads)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    cpu_s = (time.process_time() - begun) / len(reports)
     return [report._replace(cpu_s=cpu_s) for report in reports]
 
 
@@ -125,13 +129,20 @@ def run_crowd(url: str, crowd: Crowd) -> Result:
     """Start the crowd, and put together what its processes say."""
     command = [sys.executable, "-m", "tests.crowd", url, "--worker", f"--threads={crowd.threads}"]
     command += [f"--hold-ms={crowd.hold_ms}", f"--rest-ms={crowd.rest_ms}"]
+    with prepared(url, crowd):
+        outputs = _outputs(command, crowd.processes, crowd.seconds)
+    reports = [Report(*one) for output in outputs for one in json.loads(output)]
+    return summed_up(reports, crowd.seconds, crowd.hold_ms / 1000)
+
+
+@contextmanager
+def prepared(url: str, crowd: Crowd) -> Iterator[None]:
+    """A store to come to; and if all of them shall only wait, somebody who holds the lock."""
     with holdfast.connect(url) as locks:
         locks.setup()
         held = locks.acquire(KEY, ttl=3 * crowd.seconds + 60) if crowd.idle else nullcontext()
         with held:
-            outputs = _outputs(command, crowd.processes, crowd.seconds)
-    reports = [Report(*one) for output in outputs for one in json.loads(output)]
-    return summed_up(reports, crowd.seconds, crowd.hold_ms / 1000)
+            yield
 
 
 def _outputs(command: Sequence[str], processes: int, seconds: float) -> list[bytes]:
@@ -165,6 +176,11 @@ def summed_up(reports: Sequence[Report], seconds: float, hold_s: float) -> Resul
     )
 
 
+def crowd_of(args: argparse.Namespace) -> Crowd:
+    """What the command line says."""
+    return Crowd(*(getattr(args, name) for name in Crowd._fields))
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.crowd", description=__doc__)
@@ -181,7 +197,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     if args.worker:
         json.dump([list(report) for report in work(args)], sys.stdout)
         return
-    crowd = Crowd(*(getattr(args, name) for name in Crowd._fields))
+    crowd = crowd_of(args)
     if args.url:
         result = run_crowd(args.url, crowd)
     else:

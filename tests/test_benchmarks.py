@@ -29,12 +29,13 @@ from tests.engines.redis import RedisServer
 
 # Between processes there is no memory store, and nothing on its way to it to count; nor are
 # other processes' statements on their way to an SQLite file.
+DISTANT = {name for name in WORKLOADS if name.startswith(("near", "far"))}
 LEFT_OUT = {
     "memory": {
-        *("near", "far", "contended", "near-contended", "far-contended", "waiting"),
+        *(*DISTANT, "contended", "waiting", "waiting-threads", "idle", "long-queue"),
         *("crowd", "handover", "readers", "requests", "start"),
     },
-    "sqlite": {"near", "far", "near-contended", "far-contended", "crowd", "import"},
+    "sqlite": {*DISTANT, "long-queue", "crowd", "import"},
 }
 
 
@@ -71,7 +72,7 @@ def test_a_tiny_run_measures_every_workload(store: str, tmp_path: Path) -> None:
     selection = Selection.of([store, *us, "filelock FileLock", "bare UPDATE, UPDATE"])
     found = run(selection, TINY)
     assert [row.error for row in found.rows if row.error] == []
-    report.write(found, tmp_path, [])
+    report.write(found, tmp_path, history.released(), pictures=True)
     page = (tmp_path / "benchmarks.md").read_text()
     shown = {name for name, workload in WORKLOADS.items() if f"## {workload.title}\n" in page}
     assert set(WORKLOADS) - shown == LEFT_OUT[store]
@@ -96,8 +97,20 @@ def test_a_server_can_be_far_away() -> None:
     assert crowd.figures["per_s"].median > 0
 
 
+def test_requests_of_tasks_behind_a_network_are_counted() -> None:
+    """By the proxy; and they stand beside the figures of those without a network."""
+    require(RedisServer)
+    names = ["redis", "tasks-together", "near-tasks-together", "holdfast.aio"]
+    found = run(Selection.of(names), TINY)
+    _, near = found.rows
+    assert (near.workload, near.error) == ("near-tasks-together", "")
+    assert 0 < near.figures["requests"].median < 1  # most locks are passed on
+    table, _ = report.tables(found).split("## 200 tasks of one process on 20 keys, with 0.5 ms")
+    assert f"| {near.figures['requests'].median:.2f} |" in table
+
+
 def test_requests_of_other_processes_are_counted() -> None:
-    """Those of ten contenders, on their way to a server."""
+    """Those of eight contenders, on their way to a server."""
     require(RedisServer)
     [found] = run(Selection.of(["redis", "crowd", "holdfast"]), TINY).rows
     assert found.error == ""
@@ -178,11 +191,14 @@ def test_ratios_and_targets_are_told() -> None:
     """Twice as fast as a peer is 2×; a target that is missed says so."""
     found = results(row("holdfast", "ours", 100), row("redis-py Lock", "peer", 200))
     text = report.tables(found)
-    assert "| redis | redis-py Lock | 200.0 | 200.0 | 2.00× |" in text
-    assert [verdict.text for verdict in verdicts(found) if not verdict.holds] == []
+    assert "| redis | redis-py Lock | 200.0 | 200.0 |  | 2.00× |" in text
+    assert [verdict.text for verdict in verdicts(found, found) if not verdict.holds] == []
     slower = results(row("holdfast", "ours", 300), row("redis-py Lock", "peer", 200))
-    missed = [verdict.text for verdict in verdicts(slower) if not verdict.holds]
-    assert missed == ["redis: uncontended pair against the best peer (redis-py Lock)"]
+    missed, worse = [verdict for verdict in verdicts(slower, found) if not verdict.holds]
+    assert missed.text == "redis: uncontended pair, against the best peer (redis-py Lock)"
+    assert worse.text == "every uncontended row against its peers, compared with today"
+    page = report.targets_page(slower, found)
+    assert "| ≥ 1× | 0.67× | **no**: [note 28](adr/0028-what-contention-costs.md) |" in page
 
 
 def test_what_became_worse_is_reported() -> None:
@@ -193,7 +209,7 @@ def test_what_became_worse_is_reported() -> None:
     assert history.worse(slower_machine, before) == []
     [line] = history.worse(slower_we, before)
     assert "1.50× redis-py Lock, it was 3.00×" in line
-    assert line in report.targets_page(slower_we, [line])
+    assert line in report.targets_page(slower_we, before)
 
 
 def test_names_choose_and_wrong_ones_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -210,6 +226,51 @@ def test_names_choose_and_wrong_ones_are_refused(capsys: pytest.CaptureFixture[s
         Selection.of(["memcached"])
     assert main(["--list"]) == 0
     assert "redis-py Lock" in capsys.readouterr().out
+
+
+def test_an_interrupted_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was done is stored store by store; the rest is measured, or a store that is named."""
+    monkeypatch.setattr("benchmarks.__main__.WORKLOADS", {"pair": WORKLOADS["pair"]})
+    monkeypatch.setattr("benchmarks.run.WORKLOADS", {"pair": WORKLOADS["pair"]})
+    sites = {"memory": SITES["memory"], "sqlite": SITES["sqlite"], "file": _interrupted}
+    for module in ("benchmarks.run.SITES", "benchmarks.__main__.SITES"):
+        monkeypatch.setattr(module, sites)
+    arguments = ["--scale", "tiny", "--out", str(tmp_path)]
+    with pytest.raises(KeyboardInterrupt):
+        main(arguments)
+    before = history.load(tmp_path)
+    assert before is not None
+    assert not before.complete
+    assert list(before.parts) == ["memory", "sqlite"]
+    assert "| sqlite | **holdfast** |" in (tmp_path / "benchmarks.md").read_text()
+    sites["file"] = SITES["file"]
+    assert main(["--resume", *arguments]) == 0
+    after = history.load(tmp_path)
+    assert after is not None
+    assert after.complete
+    assert after.parts["memory"] == before.parts["memory"]
+    assert main(["--resume", "memory", *arguments]) == 0
+    again = history.load(tmp_path)
+    assert again is not None
+    assert again.parts["memory"] != before.parts["memory"]
+    assert again.of("pair", "file") == after.of("pair", "file")
+    assert list(again.engines) == ["memory", "sqlite", "file"]
+    with pytest.raises(SystemExit, match="names of stores"):
+        main(["--resume", "pair", *arguments])
+
+
+def _interrupted() -> Any:
+    raise KeyboardInterrupt
+
+
+def test_every_missed_target_can_name_a_note() -> None:
+    """Of those that the last release is measured by, all have one."""
+    found = verdicts(history.released(), history.released())
+    assert [verdict.text for verdict in found if not verdict.holds and not verdict.note] == []
+    page = report.targets_page(history.released(), history.released())
+    assert "without a note" not in page
 
 
 def test_the_command_writes_where_it_is_told(tmp_path: Path) -> None:

@@ -57,6 +57,13 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
         assert styles.search(text) is None, page
 
 
+def test_the_changelog_is_a_page(site: Path) -> None:
+    """Its links lead to pages of the site, as the strict build has checked."""
+    text = (site / "changelog" / "index.html").read_text()
+    assert f"[{holdfast.__version__}]" in text
+    assert 'href="../fencing/"' in text
+
+
 @pytest.fixture(scope="module")
 def served(site: Path) -> Iterator[str]:
     """The site's address on loopback."""

@@ -33,6 +33,8 @@ class Contestant(ABC):
     shares: ClassVar[bool] = False
     # Whether it is in the pictures of how cost grows, and in quick runs of slow workloads.
     prominent: ClassVar[bool] = True
+    # Whether importing it takes seconds, which a quick run does not have.
+    heavy: ClassVar[bool] = False
     # The name of the one workload that it takes part in; empty: all.
     only: ClassVar[str] = ""
 

@@ -35,6 +35,7 @@ class Mops(Peer):
     package = "thds.mops"
     modules = ("thds.mops.pure.core.lease",)
     prominent = False
+    heavy = True
 
     def __init__(self, place: Place) -> None:
         self._lease = import_module("thds.mops.pure.core.lease")

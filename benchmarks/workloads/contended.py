@@ -35,6 +35,7 @@ class Contended(Workload):
         Column("share", "largest share ÷ median"),
         Column("longest_ms", "longest wait, ms", stat="worst", digits=0),
         Column("cpu_us", "CPU of the clients a lock, µs", digits=0),
+        Column("requests", "requests a lock", of="crowd"),
         Column("overlaps", "held by two", stat="worst", digits=0),
     )
     size_name = "contenders"
@@ -58,7 +59,7 @@ class Contended(Workload):
     @contextmanager
     def open(self, entrant: Entrant, size: int, scale: Scale) -> Iterator[Turn]:
         def turn() -> Figures:
-            # New processes for each turn: sixty-four for every contestant at once are too many.
+            # New processes for each turn: thirty-two for every contestant at once are too many.
             key, seconds = f"contended/{size}", scale.long_turn_s
             if size != CONTENDERS:
                 seconds *= 0.6  # for a picture, not for the table

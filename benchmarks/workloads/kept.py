@@ -32,6 +32,7 @@ class Kept(Workload):
         "of renewal, a third of the ttl. Memory is the growth of the process, by lease, after a "
         "hundred others were kept and freed. No peer can do this without a thread for each lock."
     )
+    quick = False
     columns = (
         Column("core", "of one core", digits=2, scale=100),
         Column("requests", "requests a period", digits=0),

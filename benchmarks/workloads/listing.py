@@ -36,6 +36,7 @@ class Listing(Workload):
         "far the process grew at its peak, after it had listed two pages of them: hardly, however "
         "many there are, if a listing never holds more than a page."
     )
+    quick = False
     columns = (
         Column("first_ms", "first row, ms"),
         Column("rows_per_s", "rows a second", "more", digits=0),

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count, repeat
+from typing import ClassVar
 from uuid import uuid4
 
 from benchmarks.harness import Column, Figures, Scale, Turn, Workload
@@ -15,6 +16,7 @@ from benchmarks.peers.base import Entrant
 COLUMNS = (
     Column("wall_us", "µs a pair"),
     Column("cpu_us", "CPU of the client, µs"),
+    Column("pair", "requests", digits=0, of="requests"),
 )
 
 
@@ -27,7 +29,7 @@ class WarmPair(Workload):
         "One thread takes and frees the same lock again and again. The floor is two trips of "
         "the cheapest command that could make a lock on this engine, without a lock library."
     )
-    columns = COLUMNS
+    columns: ClassVar[tuple[Column, ...]] = COLUMNS
     quick_for_all = True
 
     def takes(self, contestant: type[Contestant]) -> bool:
@@ -54,6 +56,7 @@ class ColdPair(WarmPair):
     name = "cold"
     title = "The same with a new key each time"
     about = "Nobody has ever locked these keys: nothing is known of them, nothing can be reused."
+    columns = COLUMNS[:2]
     quick_for_all = False
 
     def takes(self, contestant: type[Contestant]) -> bool:

@@ -19,6 +19,7 @@ THREADS, TASKS, WARM_UP = 16, 64, 3
 class Parallel(Workload):
     """What threads and coroutines have in common."""
 
+    quick = False
     columns = (
         Column("wall_us", "µs a pair"),
         Column("per_s", "pairs a second", "more", digits=0),

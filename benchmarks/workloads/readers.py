@@ -25,6 +25,7 @@ class Readers(Workload):
         f"One key; {1 - WRITES:.0%} of the locks are shared, {WRITES:.0%} exclusive, each held for "
         "a millisecond, with another millisecond of rest. Only libraries with shared locks."
     )
+    quick = False
     columns = (
         Column("per_s", "locks a second", "more", digits=0),
         Column("writer_ms", "longest wait of a writer, ms", stat="worst", digits=0),

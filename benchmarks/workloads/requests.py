@@ -25,6 +25,7 @@ class Requests(Workload):
         "statements, where the engine is SQLite. A peer's own are what its users pay for, too."
     )
     columns = (
+        Column("pair", "acquire and release", digits=0),
         Column("warm", "acquire", digits=0),
         Column("release", "release", digits=0),
         Column("cold", "acquire a new key", digits=0),
@@ -68,6 +69,7 @@ def _measure(peer: Peer, count: Count) -> Figures:
             lock.__enter__()
         with noting("release"):
             lock.__exit__(None, None, None)
+    found["pair"] = found["warm"] + found["release"]  # type: ignore[operator]
     if isinstance(peer, Holdfast):
         with peer.locks.acquire(key) as lease:
             with noting("renew"):

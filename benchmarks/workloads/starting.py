@@ -30,6 +30,7 @@ class Starting(Workload):
         "most of it goes into imports. The second figure is how often `python -c pass` would fit "
         "into it, measured in turns with it."
     )
+    quick = False
     columns = (
         Column("start_ms", "ms of CPU", digits=0),
         Column("times_python", "× `python -c pass`", digits=1),

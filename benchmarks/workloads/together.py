@@ -14,7 +14,17 @@ from benchmarks.peers.base import Entrant
 
 THREADS, THREAD_KEYS = 64, 8
 TASKS, TASK_KEYS = 200, 20
-WARM_UP_S = 0.3
+WARM_UP = 0.3  # of a turn
+
+
+def _columns(counted: str) -> tuple[Column, ...]:
+    return (
+        Column("per_s", "locks a second", "more", digits=0),
+        Column("cpu_us", "CPU of the client, µs"),
+        Column("requests", "requests a lock", digits=2, of=counted),
+        Column("share", "largest share ÷ median"),
+        Column("unserved", "unserved", digits=0),
+    )
 
 
 class Together(Workload):
@@ -22,14 +32,10 @@ class Together(Workload):
 
     about = (
         "One client of each library, shared by all. Each of them takes one of the locks, frees it "
-        "and takes it again. Somebody who never got it in the whole turn is unserved."
+        "and takes it again. Somebody who never got it in the whole turn is unserved. The requests "
+        "were counted with 0.5 ms of round trip, see below."
     )
-    columns = (
-        Column("per_s", "locks a second", "more", digits=0),
-        Column("cpu_us", "CPU of the client, µs"),
-        Column("share", "largest share ÷ median"),
-        Column("unserved", "unserved", digits=0),
-    )
+    columns = _columns("")
 
     def rounds(self, scale: Scale, size: int) -> int:
         return scale.together_rounds
@@ -40,6 +46,11 @@ class ThreadsTogether(Together):
 
     name = "threads-together"
     title = f"{THREADS} threads of one process on {THREAD_KEYS} keys"
+    columns = _columns("near-threads-together")
+
+    def takes(self, contestant: type[Contestant]) -> bool:
+        shown = contestant.prominent or contestant.only == self.name
+        return super().takes(contestant) and shown
 
     @contextmanager
     def open(self, entrant: Entrant, size: int, scale: Scale) -> Iterator[Turn]:
@@ -51,7 +62,7 @@ class ThreadsTogether(Together):
                     lambda: list(pool.map(lambda n: _locks(peer, n, ends_at), range(THREADS)))
                 )
 
-            measure(WARM_UP_S)
+            measure(scale.together_s * WARM_UP)
             yield lambda: measure(scale.together_s)
 
 
@@ -60,6 +71,7 @@ class TasksTogether(Together):
 
     name = "tasks-together"
     title = f"{TASKS} tasks of one process on {TASK_KEYS} keys"
+    columns = _columns("near-tasks-together")
 
     def takes(self, contestant: type[Contestant]) -> bool:
         return issubclass(contestant, AsyncPeer)
@@ -74,7 +86,7 @@ class TasksTogether(Together):
                 return _figures(lambda: runner.run(_tasks(peer, seconds)))
 
             try:
-                measure(WARM_UP_S)
+                measure(scale.together_s * WARM_UP)
                 yield lambda: measure(scale.together_s)
             finally:
                 runner.run(opened.__aexit__(None, None, None))
@@ -108,6 +120,7 @@ def _figures(run: Callable[[], list[int]]) -> Figures:
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     locks = max(1, sum(counts))
     return {
+        "locks": float(locks),
         "per_s": locks / wall,
         "cpu_us": cpu / locks * 1e6,
         "share": counts[-1] / max(1, counts[len(counts) // 2]),

@@ -2,21 +2,71 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from benchmarks.crew import crew, locks_of, together
 from benchmarks.harness import Column, Figures, Scale, Turn, Workload
-from benchmarks.peers import Contestant
+from benchmarks.peers import Contestant, Peer
 from benchmarks.peers.base import Entrant
 from benchmarks.sites import EMULATED, Place
-from tests.crowd import Crowd, run_crowd
+from tests.crowd import KEY, Crowd, Report, Result, prepared, summed_up, take_part
 
 HOLD_MS = 20.0
-# MariaDB allows so many connections by default, and each client may open two.
-FEWER = {"mysql": 60, "file": 60}
 
 
-class Waiting(Workload):
+class _Crowd(Workload):
+    """What crowds have in common: only ours, once, not on emulators."""
+
+    processes = True
+    quick = False
+
+    def fits(self, place: Place) -> bool:
+        return super().fits(place) and place.store not in EMULATED
+
+    def takes(self, contestant: type[Contestant]) -> bool:
+        return super().takes(contestant) and contestant.kind == "ours"
+
+    def rounds(self, scale: Scale, size: int) -> int:
+        return 1
+
+    @contextmanager
+    def open(self, entrant: Entrant, size: int, scale: Scale) -> Iterator[Turn]:
+        yield lambda: _figures(_run(entrant, self.crowd(size, scale)))
+
+    def crowd(self, size: int, scale: Scale) -> Crowd:
+        """Who takes part."""
+        raise NotImplementedError
+
+
+def _run(entrant: Entrant, crowd: Crowd) -> Result:
+    with prepared(entrant.place.url, crowd), crew(entrant, crowd.processes) as workers:
+        found = together(workers, turns, crowd)
+    reports = [report for reports in found for report in reports]
+    return summed_up(reports, crowd.seconds, crowd.hold_ms / 1000)
+
+
+def turns(peer: Peer, starts_at: float, crowd: Crowd) -> list[Report]:
+    """In a process: all that its threads did."""
+    locks = locks_of(peer)
+    locks.show(KEY)
+    time.sleep(max(0.0, starts_at - time.monotonic()))
+    return take_part(locks, crowd, time.time() + crowd.seconds)
+
+
+def _figures(result: Result) -> Figures:
+    return {
+        "per_s": result.per_s,
+        "unserved": float(result.unserved),
+        "longest": result.longest_of_fair,
+        "share": result.share,
+        "cpu_us": result.cpu_us_a_lock,
+        "percent": result.cpu_percent_each,
+    }
+
+
+class Waiting(_Crowd):
     """Whether everybody is served, and how evenly."""
 
     name = "waiting"
@@ -34,32 +84,43 @@ class Waiting(Workload):
         Column("cpu_us", "CPU of the clients a lock, µs", digits=0),
     )
     size_name = "processes"
-    processes = True
-    quick = False
-
-    def fits(self, place: Place) -> bool:
-        return super().fits(place) and place.store not in EMULATED
-
-    def takes(self, contestant: type[Contestant]) -> bool:
-        return super().takes(contestant) and contestant.kind == "ours"
 
     def sizes(self, scale: Scale, store: str) -> tuple[int, ...]:
-        return (min(scale.crowd, FEWER.get(store, scale.crowd)),)
+        return (scale.crowd,)
 
-    def rounds(self, scale: Scale, size: int) -> int:
-        return 1
-
-    @contextmanager
-    def open(self, entrant: Entrant, size: int, scale: Scale) -> Iterator[Turn]:
-        yield lambda: _turn(entrant.place, size, scale.crowd_s)
+    def crowd(self, size: int, scale: Scale) -> Crowd:
+        return Crowd(size, seconds=scale.crowd_s, hold_ms=HOLD_MS)
 
 
-def _turn(place: Place, processes: int, seconds: float) -> Figures:
-    result = run_crowd(place.url, Crowd(processes, seconds=seconds, hold_ms=HOLD_MS))
-    return {
-        "per_s": result.per_s,
-        "unserved": float(result.unserved),
-        "longest": result.longest_of_fair,
-        "share": result.share,
-        "cpu_us": result.cpu_us_a_lock,
-    }
+class WaitingThreads(Waiting):
+    """The same inside of one process."""
+
+    name = "waiting-threads"
+    title = "A crowd of threads of one process, one key"
+    about = "As above, but the crowd are threads that share one client."
+    size_name = "threads"
+
+    def sizes(self, scale: Scale, store: str) -> tuple[int, ...]:
+        return (scale.crowd_threads,)
+
+    def crowd(self, size: int, scale: Scale) -> Crowd:
+        return Crowd(1, size, seconds=scale.crowd_threads_s, hold_ms=HOLD_MS)
+
+
+class Idle(_Crowd):
+    """What it costs to wait, while the lock is held for long."""
+
+    name = "idle"
+    title = "Processes that only wait"
+    about = "Somebody holds the lock all the time. How much of a core each of the others takes."
+    columns = (Column("percent", "% of a core, each", digits=2),)
+    size_name = "processes"
+
+    def fits(self, place: Place) -> bool:
+        return super().fits(place) and not place.port  # a server wakes those who wait
+
+    def sizes(self, scale: Scale, store: str) -> tuple[int, ...]:
+        return (scale.idle,)
+
+    def crowd(self, size: int, scale: Scale) -> Crowd:
+        return Crowd(size, seconds=scale.idle_s, idle=True)

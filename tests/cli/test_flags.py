@@ -168,6 +168,23 @@ def test_how_long_a_store_may_be_away(holdfast: Program, how: str) -> None:
     assert done.returncode == codes.STORE, done.stderr
 
 
+def test_a_store_may_be_away_for_as_long_as_it_takes(holdfast: Program, tmp_path: Path) -> None:
+    """With `--store-patience forever` a command waits until its store is back."""
+    url = f"sqlite://{tmp_path}/locks.db"
+    connect(url).close()
+    writer = sqlite3.connect(tmp_path / "locks.db", isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+    flags = ("--request-timeout", "100ms", "--store-patience", "forever")
+    started = holdfast.start("run", "k", "--url", url, *flags, "--", "true")
+    # The same with a patience of 0 begins later and gives up.
+    flags = ("--request-timeout", "100ms", "--store-patience", "0")
+    gave_up = holdfast("run", "k", "--url", url, *flags, "--", "true")
+    assert gave_up.returncode == codes.STORE, gave_up.stderr
+    assert started.process.poll() is None, started.err
+    writer.close()
+    assert started.code() == codes.OK, started.err
+
+
 def test_how_long_a_store_may_take_to_answer(holdfast: Program, tmp_path: Path) -> None:
     """Nobody waits for longer than `--request-timeout` where nobody waits for a lock."""
     path = tmp_path / "locks.db"

@@ -71,6 +71,14 @@ def test_stopped_command_hears_it_too(holdfast: Program) -> None:
     assert "killing" not in started.err
 
 
+def test_it_says_who_evicted_it_and_why(holdfast: Program) -> None:
+    """Whoever looks at the output of a job that was stopped learns whom to ask."""
+    started = start(holdfast, "echo ready; exec sleep 60")
+    holdfast("evict", "k", "--yes", "--reason", "it hung", "--operator", "bob")
+    assert started.code() == codes.LOST
+    assert "lost the lease on 'k': it was evicted by bob: it hung" in started.err
+
+
 def test_max_hold(holdfast: Program) -> None:
     """After `--max-hold` the lease is not renewed any more, and the command is stopped."""
     started = start(holdfast, "echo ready; exec sleep 60", "--max-hold", "500ms")

@@ -15,13 +15,8 @@ from holdfast.core.effects import Amend, Draw, Effect, Load, Now, Swap, Wait
 from holdfast.core.holds import Attempt
 from holdfast.core.observations import Observations
 from holdfast.core.records import LARGEST_FENCE, SECOND, Record, Waiter
-from holdfast.core.steps import (
-    CONFLICTS_AT_FULL_SPEED,
-    CUT_OFF_WITHIN,
-    Amendment,
-    apply_steps,
-    release_steps,
-)
+from holdfast.core.releasing import release_steps
+from holdfast.core.steps import CONFLICTS_AT_FULL_SPEED, CUT_OFF_WITHIN, Amendment, apply_steps
 from holdfast.core.validity import READING_GOOD_FOR
 from holdfast.errors import AcquireTimeout, CorruptRecord, OutcomeUnknown, Unavailable
 from holdfast.testing.sim.kinds import KINDS

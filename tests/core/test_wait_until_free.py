@@ -34,7 +34,7 @@ class Watched:
         self.waits: list[int] = []
         self.told: list[Any] = []
 
-    def run(self, timeout: int | None = None, store_patience: int = 60 * SECOND) -> Any:
+    def run(self, timeout: int | None = None, store_patience: int | None = 60 * SECOND) -> Any:
         wait = BoundedWait("k", "me", timeout, store_patience, self.t)
         return play(wait_until_free_steps(Observations(FACTS), wait), self.answer)
 
@@ -114,3 +114,16 @@ def test_trouble_that_lasts() -> None:
         with pytest.raises(Unavailable, match="away"):
             world.run(timeout, patience)
         assert world.t <= ends * SECOND
+
+
+def test_no_outage_is_too_long_for_boundless_patience() -> None:
+    """With `store_patience=None` an hour without the store is waited through; a timeout is kept."""
+    world = Watched(free_at=0, down_until=3600 * SECOND)
+    with pytest.raises(Unavailable):
+        world.run()
+    assert world.run(store_patience=None).fence == 7
+    assert world.t >= 3600 * SECOND
+    world = Watched(free_at=0, down_until=3600 * SECOND)
+    with pytest.raises(Unavailable):
+        world.run(timeout=5 * SECOND, store_patience=None)
+    assert world.t < 6 * SECOND

@@ -1,7 +1,9 @@
 """A program that uses a store until its server freezes, and then measures its calls.
 
-It prints "ready", waits for a line, and prints one line of JSON for each call:
-[call, seconds over what was promised, what came of it].
+It prints "ready", waits for a line, and prints one line of JSON for each call: [call, seconds, what
+was promised, what came of it]. Then it prints "done", waits for another line, and ends with what it
+holds; or without anything, if its work is "idle". The last two lines say when its end began, and
+when Python's own end did.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import Any
 @atexit.register
 def _python_ends() -> None:
     """Called last, because it is registered first: after this, only Python's own end is left."""
-    print(json.dumps(["Python's own end", time.monotonic(), 2, "ended"]), flush=True)
+    print(json.dumps(["Python's own end", time.monotonic(), 2]), flush=True)
 
 
 import holdfast  # noqa: E402
@@ -31,7 +33,7 @@ SOON_S = 0.3
 
 
 class Caller:
-    """Makes the calls of one face."""
+    """Makes the calls of one face, after it has taken some locks."""
 
     def __init__(self, url: str, face: str, request_timeout: float) -> None:
         self._runner = asyncio.Runner() if face == "async" else None
@@ -40,6 +42,13 @@ class Caller:
         self._url = url
         self._promised = request_timeout
         self.locks = self.run(self._open)
+
+    def use_once(self) -> None:
+        """Take a lock and free it, so that there are connections, and then do nothing."""
+        self.run(self._acquire("idle").release)
+
+    def prepare(self) -> None:
+        """Take what the calls need, and what is still held when the program ends."""
         self.left_open = self.run(self._open)
         self._leases = {name: self._acquire(name) for name in ("release", "with", "close")}
         self._with = self._leases["with"]
@@ -75,6 +84,7 @@ class Caller:
             self._print("asyncio.timeout(1)", 1, lambda: self.run(self._timed_out))
         self._print("lease.check()", 0, self._leases["close"].check)
         self._print("try_acquire", limit, lambda: self.run(lambda: locks.try_acquire("a")))
+        self._print("timeout=0", limit, lambda: self.run(lambda: locks.acquire("b", timeout=0)))
         self._print("timeout=1", 1, lambda: self.run(lambda: locks.acquire("b", timeout=1)))
         self._print("show", limit, lambda: self.run(lambda: locks.show("a")))
         self._print("holders", limit, lambda: self.run(self._holders))
@@ -131,14 +141,21 @@ class Caller:
             await self.locks.acquire("timed out")
 
 
-def main(url: str, face: str, request_timeout: str) -> None:
+def main(url: str, face: str, request_timeout: str, work: str) -> None:
     """Use the store until it is frozen, then measure, and end without closing everything."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     caller = Caller(url, face, float(request_timeout))
+    if work == "idle":
+        caller.use_once()
+    else:
+        caller.prepare()
     print("ready", flush=True)
     sys.stdin.readline()
-    caller.measure()
-    print(json.dumps(["exit", time.monotonic(), 2, "ended"]), flush=True)
+    if work != "idle":
+        caller.measure()
+    print("done", flush=True)
+    sys.stdin.readline()
+    print(json.dumps(["exit", time.monotonic(), 2]), flush=True)
 
 
 if __name__ == "__main__":

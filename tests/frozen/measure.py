@@ -7,10 +7,11 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from tests.frozen.sites import Site
 
@@ -33,33 +34,63 @@ class Measured(Struct, frozen=True):
         return self.seconds - self.promised
 
 
+class Program:
+    """A process that uses a store. It is ready when the block begins, and is killed at its end."""
+
+    def __init__(self, url: str, face: str, request_timeout: float, work: str = "calls") -> None:
+        words = [url, face, str(request_timeout), work]
+        environment = os.environ | {
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "PYTHONWARNINGS": "default",
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.frozen.caller", *words],
+            cwd=ROOT, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        assert self._line() == "ready\n"
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._process.kill()
+        with suppress(BrokenPipeError), self._process:
+            pass
+
+    def calls(self) -> list[Measured]:
+        """Have it make its calls; how long they took."""
+        self._say("frozen")
+        rows = []
+        while (line := self._line()) != "done\n":
+            rows.append(Measured(*json.loads(line)))
+        return rows
+
+    def end(self) -> list[Measured]:
+        """Have it end; how long that took, and how long Python's own part of it."""
+        self._say("end")
+        last, own = json.loads(self._line()), json.loads(self._line())
+        self._process.wait(LONGEST_S)
+        ended = time.monotonic()
+        assert self._process.returncode == 0
+        return [Measured(name, ended - at, promised, "ended") for name, at, promised in (last, own)]
+
+    def _say(self, word: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{word}\n")
+        self._process.stdin.flush()
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+
 def measure(site: Site, face: str, request_timeout: float) -> list[Measured]:
-    """Have the caller use the store, freeze it, and return what the caller measured."""
+    """Have a program use the store, freeze it, and return what the program measured."""
     url, freeze, thaw = site
-    command = [sys.executable, "-m", "tests.frozen.caller", url, face, str(request_timeout)]
-    environment = os.environ | {
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "PYTHONWARNINGS": "default",
-    }
-    with subprocess.Popen(
-        command, cwd=ROOT, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as caller:
-        assert caller.stdout is not None
-        assert caller.stdin is not None
+    with Program(url, face, request_timeout) as program:
+        freeze()
         try:
-            assert caller.stdout.readline() == "ready\n"
-            freeze()
-            try:
-                caller.stdin.write("frozen\n")
-                caller.stdin.flush()
-                rows = [Measured(*json.loads(line)) for line in caller.stdout]
-                caller.wait(LONGEST_S)
-                ended = time.monotonic()
-            finally:
-                thaw()
+            return [*program.calls(), *program.end()]
         finally:
-            caller.kill()
-    *calls, last, own = rows
-    assert (last.call, own.call) == ("exit", "Python's own end"), rows
-    return [*calls, *(replace(one, seconds=ended - one.seconds) for one in (last, own))]
+            thaw()

@@ -19,8 +19,9 @@ from holdfast.core.handing_over import enter_steps, offer_steps
 from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold
 from holdfast.core.listing import Purged, list_steps, purge_steps
 from holdfast.core.records import NEVER, SECOND, Mode
+from holdfast.core.releasing import release_steps, undo_steps
 from holdfast.core.renewing import renew_steps
-from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, release_steps, undo_steps
+from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES
 from holdfast.core.tickets import Ticket
 from holdfast.core.wait_until_free import wait_until_free_steps
 from holdfast.core.waiting import BoundedWait, answers_by
