@@ -52,7 +52,6 @@ from holdfast.stores.redis.scripts import (
 
 # The index may have names in it that others wrote, and that are no text.
 _ANY_BYTES = "surrogateescape"
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _holder = msgspec.json.Decoder(Holder)
 _holders = msgspec.json.Decoder(tuple[Holder, ...])
 _waiters = msgspec.json.Decoder(tuple[Waiter, ...])
@@ -315,4 +314,4 @@ def page(reply: list[Any], limit: int) -> Page:
 
 def _is_text(key: str) -> bool:
     """Whether it is a key of ours, and not somebody else's bytes."""
-    return key.isascii() or not _SURROGATE.search(key)
+    return key.isascii() or not re.search("[\ud800-\udfff]", key)
