@@ -29,7 +29,7 @@ OF_REDIS = {
 if not hasattr(redis, "DriverInfo"):
     OF_REDIS.add("email.parser")
 OF_PSYCOPG = {"psycopg", "asyncio", "concurrent", "email", "importlib.metadata", "json", "ssl"} | {
-    "tempfile", "zipfile",
+    "email.parser", "tempfile", "zipfile",
 }  # fmt: skip
 
 
