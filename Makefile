@@ -4,6 +4,10 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 STAMP := $(VENV)/.ready-to-work
 
+# Containers often have Python keep no bytecode. Then each of the thousands of interpreters and
+# workers that the tests start would compile Holdfast, and the tests, for itself.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test test-all engines lint generate bench docs sim soak dist sbom clean
 
 # The main job in one command: a program run under a lock on the embedded store.
@@ -17,13 +21,16 @@ test: $(STAMP) lint engines
 	timeout --foreground 45m $(BIN)/pytest -n 4 --dist worksteal \
 		|| timeout --foreground 15m $(BIN)/pytest --last-failed --last-failed-no-failures none
 
-# The fast part on every Python from 3.11 to 3.14 that is on this machine and with the lowest
-# versions of the dependencies, each extra in an environment of its own, and then all of it here.
+# Before a release, for hours: everything here, and on every other Python from 3.11 to 3.14 that is
+# on this machine; the fast part with the lowest versions of the dependencies; each extra in an
+# environment of its own; 0.1.0 and this on one store; Airflow and Prefect.
 test-all: $(STAMP) engines
-	$(BIN)/python -m tests.everywhere
+	$(BIN)/python -m tests.everywhere lowest -n 2
 	$(BIN)/python -m tests.extras
 	$(BIN)/python -m tests.side_by_side
+	$(BIN)/python -m tests.workflows
 	$(MAKE) test
+	$(BIN)/python -m tests.everywhere whole others -n 4 --dist worksteal
 
 # The servers that the tests start for themselves, installed by package name where we are root.
 engines: $(STAMP)

@@ -1,10 +1,11 @@
-"""The fast part of the tests on every Python that is on this machine, and with the lowest versions
-of the dependencies that pyproject.toml allows.
+"""The tests on every Python that is on this machine, and with the lowest versions of the
+dependencies that pyproject.toml allows.
 
-    python -m tests.everywhere [3.12 | 3.13 | … | others | lowest] … [-- OPTIONS OF PYTEST]
+    python -m tests.everywhere [3.12 | 3.13 | … | others | lowest] … [whole] [-- OPTIONS OF PYTEST]
 
-`others` are all but the one that runs this. `tests/fast.txt` says what the fast part is:
-`pytest @tests/fast.txt` runs it here. Each environment is made anew, in a temporary folder.
+`others` are all but the one that runs this. Without `whole` it is the fast part, as
+`tests/fast.txt` has it: `pytest @tests/fast.txt` runs it here. Each environment is made anew, in a
+temporary folder.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ FAST = "@tests/fast.txt"
 MINORS = range(11, 15)
 LOWEST = "lowest"
 OTHERS = "others"
+WHOLE = "whole"
 INSTALL_S = 900
-TEST_S = 1800
+TEST_S = 3600
 
 
 def interpreters() -> dict[str, Path]:
@@ -46,7 +48,7 @@ def _version_of(python: str) -> str:
     return ran.stdout.strip()
 
 
-def environment(python: Path, into: Path, *, lowest: bool) -> Path:
+def environment(python: Path, into: Path, extras: str, *, lowest: bool) -> Path:
     """Makes an environment with all that the tests need. Returns its Python."""
     made = str(into / "bin" / "python")
     uv = [sys.executable, "-m", "uv", "--quiet", "pip", "install", "--python", made]
@@ -56,25 +58,26 @@ def environment(python: Path, into: Path, *, lowest: bool) -> Path:
         [[*uv, "--resolution", "lowest-direct"]] if lowest else [uv, [made, "-m", "pip", "install"]]
     )
     for way in ways:
-        command = [*way, "-e", f"{ROOT}[test]"]
+        command = [*way, "-e", f"{ROOT}[{extras}]"]
         if subprocess.run(command, check=way is ways[-1], timeout=INSTALL_S).returncode == 0:
             break
     return Path(made)
 
 
-def run(name: str, options: list[str]) -> bool:
-    """Runs the fast part there, and what fails once more, alone. Returns whether it passed."""
+def run(name: str, options: list[str], tests: list[str]) -> bool:
+    """Runs these tests there, and what fails once more, alone. Returns whether it passed."""
     pythons = interpreters()
     python = pythons[min(pythons, key=_minor) if name == LOWEST else name]
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        made = environment(python, Path(folder) / "environment", lowest=name == LOWEST)
+        extras = "test" if FAST in tests else "test,lint,docs"
+        made = environment(python, Path(folder) / "environment", extras, lowest=name == LOWEST)
         installed = time.monotonic()
         pytest = [str(made), "-m", "pytest", "-q", "-o", f"cache_dir={folder}/cache"]
         again = ["--last-failed", "--last-failed-no-failures", "none"]
         passed = any(
             subprocess.run(command, cwd=ROOT, timeout=TEST_S).returncode == 0
-            for command in ([*pytest, *options, FAST], [*pytest, *again, FAST])
+            for command in ([*pytest, *options, *tests], [*pytest, *again, *tests])
         )
     sys.stdout.write(
         f"{name} ({python}): {'passed' if passed else 'FAILED'}, {installed - began:.0f} s to "
@@ -91,14 +94,15 @@ def _minor(version: str) -> int:
 def main(arguments: list[str]) -> int:
     """Run it where it is asked for, or everywhere. Returns 1 if it failed anywhere."""
     names = [name for name in arguments if re.fullmatch(rf"3\.\d+|{LOWEST}|{OTHERS}", name)]
-    options = [option for option in arguments if option not in names and option != "--"]
+    options = [option for option in arguments if option not in (*names, WHOLE, "--")]
+    tests = [] if WHOLE in arguments else [FAST]
     if OTHERS in names:
         here = f"3.{sys.version_info.minor}"
         names = [name for name in names if name != OTHERS]
         names += [name for name in interpreters() if name != here]
         if not names:
             return 0
-    passed = [run(name, options) for name in names or [*interpreters(), LOWEST]]
+    passed = [run(name, options, tests) for name in names or [*interpreters(), LOWEST]]
     return 0 if all(passed) else 1
 
 

@@ -27,11 +27,7 @@ RUN_BY = {
     "fencing": (10, 4, "test_docs_blocks.py, test_docs_servers.py, fencing/test_shell.py"),
     "frameworks/airflow-and-prefect": (4, 0, "workflows/__main__.py"),
     "frameworks/apscheduler": (4, 0, "integrations/test_apscheduler.py"),
-    "frameworks/django": (
-        9,
-        1,
-        "integrations/django/test_project.py",
-    ),
+    "frameworks/django": (10, 1, "integrations/django/test_project.py"),
     "frameworks/dogpile": (1, 0, "integrations/test_dogpile.py"),
     "frameworks/fastapi": (
         5,

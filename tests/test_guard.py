@@ -58,6 +58,34 @@ def test_templates(locks: Locks) -> None:
     assert Job().run(5, deep="y") == "n/5/   'y'/{x}"
 
 
+def test_templates_over_options(locks: Locks) -> None:
+    """What a function takes as **options can be named, too; a call must then have it."""
+
+    @locks.guard("{name}/{depth}")
+    def run(name: str, **options: Any) -> str:
+        key: str = current_lease().key
+        return key
+
+    assert run("a", depth=3) == "a/3"
+    with pytest.raises(BadOption, match=r"names 'depth', which this call of .*run\(\) does not"):
+        run("a")
+    for template in ("{}", "{0}", "{options[x]}{1}"):
+        with pytest.raises(BadOption, match="not an argument"):
+            locks.guard(template)(lambda **options: None)
+
+
+def test_partial_functions(locks: Locks) -> None:
+    """The arguments are those that are left, also if the partial says what it wraps."""
+
+    def run(job: str, day: int) -> str:
+        key: str = current_lease().key
+        return key
+
+    partial = functools.wraps(run)(functools.partial(run, "nightly"))
+    assert locks.guard("{day}")(partial)(7) == "7"
+    assert locks.guard("{day}")(functools.wraps(partial)(lambda day: partial(day)))(7) == "7"
+
+
 def test_forgotten_key(locks: Locks) -> None:
     """`@locks.guard` without its key is refused when the module is loaded, on both faces."""
     guards: list[Any] = [locks.guard, aio.connect(f"memory://{unique()}").guard]

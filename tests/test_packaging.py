@@ -97,11 +97,13 @@ def test_twine_has_nothing_to_say(built: tuple[Path, Path]) -> None:
 
 
 def test_it_says_what_it_is(metadata: Message) -> None:
-    """Version, licence and supported versions of Python."""
+    """Version, licence and supported versions of Python, in a form that is not too new for the
+    tools of others: 2.4 is the first with a licence expression."""
+    assert metadata["Metadata-Version"] == "2.4"
     assert metadata["Version"] == holdfast.__version__
     assert metadata["License-Expression"] == "Apache-2.0"
     classifiers = metadata.get_all("Classifier") or []
-    for minor in range(11, 15):
+    for minor in range(11, 14):  # those that have run the tests
         assert f"Programming Language :: Python :: 3.{minor}" in classifiers
     assert not [one for one in classifiers if one.startswith("License ::")]
 

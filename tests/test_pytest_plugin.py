@@ -13,6 +13,7 @@ import pytest
 
 import holdfast
 from holdfast import AcquireTimeout, LeaseLost, Locks, Unavailable, aio, events
+from holdfast.stores.memory import MemoryStore
 from holdfast.testing import ChaosStore, HandClock, use_store
 from tests.helpers import unique, until
 
@@ -42,6 +43,15 @@ def test_the_same_with_asyncio(holdfast_aio_locks: aio.Locks, holdfast_chaos: Ch
                 await lease.renew()
 
     asyncio.run(main())
+
+
+def test_a_connect_that_failed_does_no_harm() -> None:
+    """Its half-made client lives on in the traceback that a test has kept."""
+    with pytest.raises(holdfast.BadOption) as kept:
+        holdfast.connect("memory://", ttl=-1)
+    with use_store(ChaosStore(MemoryStore())), holdfast.connect() as locks:
+        assert locks.try_acquire("k") is not None
+    assert kept.tb is not None
 
 
 def test_a_store_behind_code_that_connects_by_itself(holdfast_locks: Locks) -> None:

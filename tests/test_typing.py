@@ -111,7 +111,7 @@ def mypy(source: str, tmp_path: Path) -> str:
     program.write_text(source)
     ran = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--hide-error-context",
-         "--cache-dir", ".mypy_cache/snippets", str(program)],
+         str(program)],
         capture_output=True, text=True, check=False,
         cwd=Path(__file__).parents[1],
     )  # fmt: skip

@@ -19,7 +19,7 @@ from holdfast.core.effects import Draw, Load, Now, Sleep, Steps, Swap, Wait
 from holdfast.core.holds import NO_BEAT, Attempt
 from holdfast.core.observations import Observations
 from holdfast.core.records import EMPTY, SECOND, Micros
-from holdfast.core.steps import release_steps
+from holdfast.core.releasing import release_steps
 from holdfast.stores.dynamodb.versions import lets_in, next_version
 from holdfast.stores.waiting.handles import WaitHandle
 from holdfast.stores.waiting.pace import pause_s

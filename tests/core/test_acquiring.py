@@ -24,7 +24,8 @@ from holdfast.core.events import Waiting
 from holdfast.core.holds import BEATS_PER_TTL, Attempt, Hold
 from holdfast.core.observations import AFTER_EXPIRY, Observations
 from holdfast.core.records import SECOND, Holder, Record, Waiter
-from holdfast.core.steps import LONGEST_PLACE_PAUSE, release_steps
+from holdfast.core.releasing import release_steps
+from holdfast.core.steps import LONGEST_PLACE_PAUSE
 from holdfast.errors import AcquireTimeout, Busy, LeaseLost, Misconfigured, Unavailable
 from holdfast.testing.sim.kinds import KINDS
 from tests.play import play

@@ -28,8 +28,9 @@ from holdfast.core.holds import Attempt, Care, hold_of
 from holdfast.core.listing import Purged, purge_steps
 from holdfast.core.observations import Observations, View
 from holdfast.core.records import EMPTY, SECOND, Holder, Record
+from holdfast.core.releasing import release_steps
 from holdfast.core.renewing import renew_steps
-from holdfast.core.steps import CUT_OFF_WITHIN, apply_steps, release_steps
+from holdfast.core.steps import CUT_OFF_WITHIN, apply_steps
 from holdfast.errors import HoldfastError, Misconfigured, OutcomeUnknown, StoreReadOnly, Unavailable
 from holdfast.runtime import cleaning
 from tests.core.test_steps import (

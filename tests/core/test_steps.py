@@ -16,13 +16,8 @@ from holdfast.core.handing_over import enter_steps, offer_steps
 from holdfast.core.holds import NO_BEAT, Attempt, Care
 from holdfast.core.observations import Observations, View
 from holdfast.core.records import RANGE, SECOND, Holder, Record
-from holdfast.core.steps import (
-    CONFLICTS_AT_FULL_SPEED,
-    FIRST_PAUSE,
-    LONGEST_PAUSE,
-    apply_steps,
-    release_steps,
-)
+from holdfast.core.releasing import release_steps
+from holdfast.core.steps import CONFLICTS_AT_FULL_SPEED, FIRST_PAUSE, LONGEST_PAUSE, apply_steps
 from holdfast.core.validity import RATE, READING_GOOD_FOR
 from holdfast.errors import CorruptRecord, LeaseLost, OutcomeUnknown, Unavailable
 from holdfast.testing.sim.kinds import KINDS

@@ -1,13 +1,16 @@
 """Install the built wheel with each extra alone, each in an environment of its own, and the sdist.
 
-    python -m tests.extras [EXTRA …]
+    python -m tests.extras [--dist FOLDER] [EXTRA …]
     python -m tests.extras --names        # of all extras for users
+
+Without a folder that has them, both are built first.
 
 With real servers behind the stores. It downloads every driver: a minute or more.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 from pathlib import Path
@@ -19,7 +22,7 @@ from tests.engines.postgres import PostgreSQL
 from tests.engines.redis import RedisServer
 from tests.engines.s3 import S3Server
 from tests.engines.shared import shared
-from tests.extras.environments import EXTRAS, Environment, build, wrong
+from tests.extras.environments import EXTRAS, Environment, build, built_in, wrong
 
 
 def urls() -> dict[str, str]:
@@ -37,14 +40,24 @@ def urls() -> dict[str, str]:
     }
 
 
-def main(chosen: list[str]) -> int:
+def main() -> int:
     """Try them all. Returns 1 if anything was not as it must be."""
-    if chosen == ["--names"]:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("chosen", nargs="*", metavar="EXTRA", choices=[*EXTRAS, []], default=[])
+    parser.add_argument("--dist", type=Path)
+    parser.add_argument("--names", action="store_true")
+    given = parser.parse_args()
+    if given.names:
         sys.stdout.write(",".join(EXTRAS) + "\n")
         return 0
+    return try_extras(given.chosen, given.dist)
+
+
+def try_extras(chosen: list[str], dist: Path | None) -> int:
+    """Try those that are chosen, or all. Returns 1 if anything was not as it must be."""
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        sdist, wheel = build(Path(folder))
+        sdist, wheel = built_in(dist) if dist else build(Path(folder))
         there = urls()
         for extra in [None, *EXTRAS]:
             if chosen and extra not in chosen:
@@ -62,4 +75,4 @@ def main(chosen: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -35,7 +35,13 @@ def build(into: Path) -> tuple[Path, Path]:
     """Build the sdist, and of that the wheel, as `make dist` does. Returns both."""
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(into), str(ROOT)]
     subprocess.run(command, check=True, capture_output=True, timeout=100)
-    return next(into.glob("*.tar.gz")), next(into.glob("*.whl"))
+    return built_in(into)
+
+
+def built_in(folder: Path) -> tuple[Path, Path]:
+    """Returns the sdist and the wheel that are there."""
+    (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
+    return sdist.absolute(), wheel.absolute()
 
 
 class Environment:

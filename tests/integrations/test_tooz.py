@@ -102,6 +102,17 @@ def test_a_forgotten_lock_object_stays_held(coordinator: Any) -> None:
     assert coordinator.get_lock(b"x").acquire(blocking=False)
 
 
+def test_stop_frees_what_is_held(coordinator: Any, url: str) -> None:
+    """At once, also what the caller has forgotten."""
+    for number in range(30):  # the keeper's thread must not be told first that nobody refers to it
+        name = f"volume-{number}".encode()
+        other = coordination.get_coordinator(f"holdfast:{url}", b"host-2")
+        other.start()
+        other.get_lock(name).acquire()
+        other.stop()
+        assert coordinator.get_lock(name).acquire(blocking=False)
+
+
 def test_a_late_release_frees_nobody_else(coordinator: Any) -> None:
     """Two threads share a lock object, and the first one's lease was broken."""
     lock = coordinator.get_lock(b"x")

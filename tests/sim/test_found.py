@@ -15,7 +15,8 @@ from holdfast.core.holds import Attempt, Care, Hold, hold_of
 from holdfast.core.listing import Purged, list_steps, purge_steps, show_steps
 from holdfast.core.observations import Observations, View
 from holdfast.core.records import EMPTY, SECOND, Holder, Record, Waiter, last_used
-from holdfast.core.steps import apply_steps, undo_steps
+from holdfast.core.releasing import undo_steps
+from holdfast.core.steps import apply_steps
 from holdfast.core.wait_until_free import wait_until_free_steps
 from holdfast.core.waiting import BoundedWait
 from holdfast.errors import (

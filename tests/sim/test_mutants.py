@@ -17,7 +17,7 @@ BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
 def test_it_is_caught(mutant: Mutant) -> None:
     """Within the stated number of seeds, some history breaks a rule."""
     with mutant.patches():
-        for seed in range(mutant.within):
+        for seed in mutant.seeds():
             if simulate(Options(seed, store=mutant.store)).violation is not None:
                 return
     pytest.fail(f"not caught within {mutant.within} seeds")

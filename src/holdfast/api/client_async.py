@@ -17,7 +17,7 @@ from holdfast.core.commands import Claim, Free
 from holdfast.core.effects import Steps
 from holdfast.core.events import Event, How, Waiting
 from holdfast.core.holds import NO_BEAT, Attempt, Hold
-from holdfast.core.steps import check_undone
+from holdfast.core.releasing import check_undone
 from holdfast.errors import Busy, HoldfastError, Refused
 from holdfast.observe.sinks import Sink, Sinks
 from holdfast.runtime import clock

@@ -63,14 +63,22 @@ class Guarded:
             )
         self.name = getattr(function, "__qualname__", None) or repr(function)
         self._template = template
-        self._signature = inspect.signature(function)
+        self._signature = _signature(function)
+        self._options = _options_of(self._signature)  # "" if it takes none
+        self._may_be_missing: set[str] = set()  # names in the template that may be among them
         self._check_template(template)
 
     def key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Returns the key for a call with these arguments."""
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        return self._template.format(**bound.arguments)
+        values = {**bound.arguments.get(self._options, {}), **bound.arguments}
+        for name in self._may_be_missing - values.keys():
+            raise BadOption(
+                f"The key {self._template!r} names {name!r}, which this call of {self.name}() does "
+                f"not pass by that name."
+            )
+        return self._template.format(**values)
 
     def check_ran(self, outcome: object) -> None:
         """Raise if the function has not run yet: it would run without the lock. A decorator or an
@@ -98,12 +106,36 @@ class Guarded:
             if field is None:
                 continue
             name = field.split(".")[0].split("[")[0]
-            if name not in self._signature.parameters:
+            if name in self._signature.parameters:
+                pass
+            elif self._options and name.isidentifier():
+                self._may_be_missing.add(name)
+            else:
                 raise BadOption(
                     f"The key {self._template!r} names {name!r}, which is not an argument of "
                     f"{self.name}()."
                 )
             self._check_template(form or "")
+
+
+def _signature(function: Callable[..., Any]) -> Any:
+    """Returns the arguments with which the function is called.
+
+    `inspect` follows `__wrapped__` past a partial function, and would name the arguments that the
+    partial has bound already. Django's `method_decorator` makes such a one."""
+    import functools
+    import inspect
+
+    inner = inspect.unwrap(function, stop=lambda one: isinstance(one, functools.partial))
+    if isinstance(inner, functools.partial):
+        return inspect.signature(inner, follow_wrapped=False)
+    return inspect.signature(function)
+
+
+def _options_of(signature: Any) -> str:
+    """Returns the name of its **options, or nothing."""
+    parameters = signature.parameters.values()
+    return next((one.name for one in parameters if one.kind is one.VAR_KEYWORD), "")
 
 
 class Within:

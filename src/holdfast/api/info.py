@@ -14,7 +14,21 @@ from holdfast.runtime import clock
 
 
 class HolderInfo(Struct, frozen=True):
-    """Somebody who holds a lock."""
+    """Somebody who holds a lock.
+
+    key          the name of the lock
+    owner        the holder's name, for people
+    mode         `exclusive`, `shared` or `counted`
+    limit        of a counted lock: how many holders there may be
+    fence        the holder's fence
+    acquired_at  when it acquired the lock, on the store's clock
+    ttl          how many seconds the lease outlives its last renewal
+    remaining    in how many seconds it runs out unless renewed; None if the store has no clock
+    note         the note that it gave
+    waiting      how many wait for the lock
+    offered      whether it was handed over and not yet taken
+    age          for how many seconds it has held the lock, as well as this machine can tell
+    """
 
     key: str
     owner: str
@@ -23,15 +37,22 @@ class HolderInfo(Struct, frozen=True):
     fence: int
     acquired_at: datetime
     ttl: float
-    remaining: float | None  # seconds until it runs out unless renewed; None: no clock
+    remaining: float | None
     note: Note
-    waiting: int  # how many wait for it
-    offered: bool  # between two parties: handed over and not yet taken
-    age: float = 0.0  # seconds since it was acquired, as well as this machine can tell
+    waiting: int
+    offered: bool
+    age: float = 0.0
 
 
 class WaiterInfo(Struct, frozen=True):
-    """Somebody who waits for a lock, in the order of their turn."""
+    """Somebody who waits for a lock.
+
+    key    the name of the lock
+    owner  the waiter's name, for people
+    mode   `exclusive`, `shared` or `counted`
+    limit  of a counted lock: how many holders there may be
+    since  since when it waits, on the store's clock
+    """
 
     key: str
     owner: str
@@ -41,21 +62,38 @@ class WaiterInfo(Struct, frozen=True):
 
 
 class PastInfo(Struct, frozen=True):
-    """How somebody's grant of a lock ended without being released."""
+    """A lease that ended without being released.
+
+    key     the name of the lock
+    what    how it ended: `expired`, `evicted` or `handed over`
+    at      when that was noticed
+    owner   the holder's name, for people
+    fence   the holder's fence
+    since   when it had acquired the lock
+    by      the operator who evicted it, or who took the lease over
+    reason  the operator's reason
+    """
 
     key: str
     what: Literal["expired", "evicted", "handed over"]
-    at: datetime  # when that was noticed
+    at: datetime
     owner: str
     fence: int
-    since: datetime  # when it was acquired
-    by: str  # the operator who evicted it, or who took it over
-    reason: str  # the operator's
+    since: datetime
+    by: str
+    reason: str
 
 
 class LockInfo(Struct, frozen=True):
-    """A lock as it was seen. `fault` is set if its record cannot be read. `history` are the last
-    few holders that did not release it by themselves, the latest last."""
+    """A lock as it was seen.
+
+    key      its name
+    fence    the largest fence that its holders may use
+    holders  who holds it: `HolderInfo`
+    waiters  who waits for it, in the order of their turn: `WaiterInfo`
+    fault    why its record cannot be read; None if it can
+    history  the last few leases that ended without being released, the latest last: `PastInfo`
+    """
 
     key: str
     fence: int
@@ -66,7 +104,7 @@ class LockInfo(Struct, frozen=True):
 
     @property
     def free(self) -> bool:
-        """Whether nobody holds it."""
+        """Whether nobody holds the lock."""
         return not self.holders and self.fault is None
 
 

@@ -82,7 +82,7 @@ class Candidate:
 
     @property
     def leading(self) -> bool:
-        """Whether this candidate leads now, surely."""
+        """Whether this candidate surely leads now. Never asks the store."""
         lease = self._lease
         return lease is not None and lease.held
 

@@ -16,8 +16,8 @@ from holdfast.core.handing_over import offer_steps
 from holdfast.core.holds import Hold
 from holdfast.core.observations import Observations
 from holdfast.core.records import Micros
+from holdfast.core.releasing import release_steps
 from holdfast.core.renewing import renew_steps
-from holdfast.core.steps import release_steps
 from holdfast.errors import HoldfastError, LeaseLost, OutcomeUnknown, Unavailable
 from holdfast.observe.log import logger, printable
 from holdfast.runtime import clock
@@ -73,8 +73,6 @@ class Lease(LeaseBase[threading.Event]):
             passed_on = in_line and leases.pass_on(hold, attempt, now)
             if passed_on:
                 return True
-            if hold.wanted:
-                leases.name_heir(hold, attempt)
             until = now + self._driver.request_timeout
             freed = self._driver.run(release_steps(self._observations, attempt, now, until))
         except (Unavailable, OutcomeUnknown):

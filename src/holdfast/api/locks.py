@@ -70,8 +70,9 @@ def connect(
 ) -> Locks:
     """Open the locks of a store.
 
-    url               the store; by default $HOLDFAST_URL, or else an SQLite file of this
-                      user on this machine. None switches locking off.
+    url               the store: a URL, an open store, or an engine or a client of yours; by
+                      default $HOLDFAST_URL, or else an SQLite file of this user on this machine.
+                      None switches locking off.
     owner             the name that others see as the holder; by default host and process id
     ttl               the default ttl: how long a lease outlives a holder that died
     request_timeout   how long the store may take to answer; a call that does not wait for a lock
@@ -87,6 +88,8 @@ def connect(
                       request; False: each of them waits at the store
     on_event          a function that is called with every event at once, in the thread in which
                       it happens; everybody waits for it, the keeper too, so it must return soon
+
+    Everything else is an option of the store, as in the query of its URL.
     """
     url, store_options = hidden(url), hidden_options(store_options)
     make = functools.partial(
@@ -177,8 +180,8 @@ class Locks(Patterns):
         timeout   how long to wait (None: until it is free) before `AcquireTimeout`
         mode      `exclusive`, or `shared` with other shared leases
         limit     instead of a mode: how many holders there may be at once
-        fair      queue at once (True) or never (False); None: at once, but on DynamoDB and in
-                  object stores after 1.5 s
+        fair      take a place in the queue at once (True) or never (False); None: at once, but on
+                  DynamoDB, in object stores and on an SQLAlchemy engine of yours after 1.5 s
         owner     the name that others see as the holder
         note      a small dict for people and programs that look at the lock
         keep      renew in the background; if False, the lease runs out after its ttl
@@ -210,7 +213,10 @@ class Locks(Patterns):
         limit: int | None = None, owner: str | None = None, note: dict[str, Any] | None = None,
         keep: bool = True, max_hold: Seconds | None = None,
     ) -> Lease | None:  # fmt: skip
-        """Get the lock if it is free now. Returns None if it is not. Never waits."""
+        """Get the lock if it is free now. Returns None if it is not. Never waits for it.
+
+        The options are those of `acquire`.
+        """
         try:
             return self._acquire(key, ttl, 0, mode, limit, None, owner, note, keep, max_hold)
         except Busy as taken:
@@ -224,6 +230,7 @@ class Locks(Patterns):
         on_lost: OnLost = None,
     ) -> Leases:  # fmt: skip
         """Get several locks, all or none. `wants` are keys, or `Want`s with a mode of their own.
+        The options are those of `acquire`.
 
         The locks are acquired in one fixed order, whatever the order of `wants`, so that two
         parties that want the same locks never wait for each other in a circle.

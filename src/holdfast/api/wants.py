@@ -10,7 +10,12 @@ from holdfast.errors import BadKey, BadOption
 
 
 class Want(Struct, frozen=True):
-    """One of several locks to be acquired together: `Want("db://a", mode="shared")`."""
+    """One of the locks for `acquire_all`: `Want("db://a", mode="shared")`.
+
+    key    the name of the lock
+    mode   `exclusive` (the default), or `shared` with other shared leases
+    limit  instead of a mode: how many holders there may be at once
+    """
 
     key: str
     mode: str | None = None

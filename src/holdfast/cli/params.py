@@ -158,7 +158,11 @@ _VERBOSE = option(
     callback=_set,
     help="Show the log, and the traceback of an unexpected error.",
 )
-_TTL = option("--ttl", type=DURATION, help="How long the others wait when this machine dies.")
+_TTL = option(
+    "--ttl",
+    type=DURATION,
+    help="How long the others wait when this machine dies.  [default: 30s]",
+)
 _OWNER = option("--owner", help="The name that others see as the holder.  [default: host:pid]")
 _NOTE = option(
     "--note", type=NOTE_ITEM, multiple=True, help="A note for people to read; may be repeated."

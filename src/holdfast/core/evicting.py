@@ -8,13 +8,8 @@ from holdfast.core.effects import WALL, Load, Steps, Swap
 from holdfast.core.holds import Attempt
 from holdfast.core.observations import Observations
 from holdfast.core.records import LARGEST_FENCE, Holder, Micros, Mode, Record, Waiter
-from holdfast.core.steps import (
-    corrupt,
-    look_steps,
-    retry_command_steps,
-    retry_until_steps,
-    worst_known_outcome,
-)
+from holdfast.core.retrying import retry_command_steps, retry_until_steps
+from holdfast.core.steps import corrupt, look_steps, worst_known_outcome
 from holdfast.core.validity import Reading
 from holdfast.errors import CorruptRecord, HoldfastError, OutcomeUnknown
 

@@ -10,7 +10,8 @@ from holdfast.core.effects import Steps
 from holdfast.core.holds import Attempt, Care, Hold, hold_of
 from holdfast.core.observations import Observations
 from holdfast.core.records import SECOND, Holder, Micros, anonymous
-from holdfast.core.steps import look_steps, retry_command_steps
+from holdfast.core.retrying import retry_command_steps
+from holdfast.core.steps import look_steps
 from holdfast.core.waiting import names
 from holdfast.errors import HoldfastError, LeaseLost, TicketRefused, Unavailable
 

@@ -23,7 +23,8 @@ from holdfast.core.effects import NOW, Apply, ApplyMany, Draw, Steps, Swap, Swap
 from holdfast.core.holds import Attempt, Hold
 from holdfast.core.observations import Observations, View
 from holdfast.core.records import EMPTY, NEVER, History, Micros
-from holdfast.core.steps import BEAT_BYTES, apply_steps, history_steps
+from holdfast.core.releasing import history_steps
+from holdfast.core.steps import BEAT_BYTES, apply_steps
 from holdfast.core.validity import Reading
 from holdfast.errors import HoldfastError, LeaseLost, OutcomeUnknown, Unavailable
 

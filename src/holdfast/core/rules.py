@@ -100,14 +100,16 @@ def next_fence(record: Record, stamp: Stamp) -> int:
 def fences(mode: Mode, record: Record, stamp: Stamp) -> tuple[int, int]:
     """Returns the first and the last number of a new grant, by rule 3.
 
-    Most clocks have gone on by more than a range since the grant before. Where the clock stands
-    still for longer, or there is none, the range reaches beyond what it has surely shown, but not
-    beyond what it can show, nor beyond the largest fence: the last grants have shorter ranges.
+    Where the clock stands still for longer, or there is none, the range reaches beyond what it has
+    surely shown, but not beyond what it can show, nor beyond the largest fence: the last grants
+    have shorter ranges.
     """
     last = next_fence(record, stamp)
     if mode != "exclusive":
         return last, last
-    first = max(record.fence + 1, last - RANGE)
+    if last - RANGE > record.fence:  # most clocks have gone on by more since the grant before
+        return last - RANGE, last
+    first = record.fence + 1
     most = min(stamp.at, LARGEST_FENCE) if stamp.clocked else LARGEST_FENCE
     return first, max(last, min(first + RANGE, most))
 

@@ -30,10 +30,8 @@ unchanged under threads, asyncio and the simulator. How they work:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
-
-from msgspec import UNSET
 
 from holdfast.core import rules
 from holdfast.core.commands import (
@@ -55,22 +53,20 @@ from holdfast.core.effects import (
     Apply,
     Ask,
     Draw,
-    Emit,
     Load,
     Sleep,
     Steps,
     Swap,
 )
-from holdfast.core.events import StoreTrouble, Tried
-from holdfast.core.holds import NO_BEAT, Attempt
+from holdfast.core.holds import Attempt
 from holdfast.core.observations import Observations, View
 from holdfast.core.records import (
     EMPTY,
     LARGEST_FENCE,
     SECOND,
     Discreet,
-    History,
     Micros,
+    Record,
 )
 from holdfast.errors import (
     CorruptRecord,
@@ -176,6 +172,17 @@ def _stands_in_line(observations: Observations, command: Command) -> bool:
     return in_line and observations.facts.reach == "network"
 
 
+def _naming_heir(observations: Observations, command: Command, record: Record) -> Command:
+    """Whoever frees a lock names the first in the queue as its heir (rule 7 of `rules`), if that
+    one surely waits for it at this moment. Returns the command with that."""
+    if type(command) is not Free or not record.queue:
+        return command
+    first = record.queue[0]
+    if first.lease is None or not observations.awaits(first.token):
+        return command
+    return Free(command.token, first.token)
+
+
 def _swap_steps(
     observations: Observations, attempt: Attempt, command: Command, now: Micros
 ) -> Steps[Answer]:
@@ -205,7 +212,8 @@ def _swap_steps(
         if record.holders or record.queue:
             # A reply proves a party's silence only until the request for it left.
             dead = observations.dead(key, view.now, view.sent if proven else now)
-        decision = rules.decide(command, record, dead, stamp)
+        asked = _naming_heir(observations, command, record) if record.queue else command
+        decision = rules.decide(asked, record, dead, stamp)
         verdict, new = decision.verdict, decision.record
         if not proven and (new is None or type(verdict) not in proofs):
             view = None
@@ -255,7 +263,10 @@ def _swap_steps(
         observations.contend(key)
         conflicts += 1
         in_line = type(verdict) is Blocked and _stands_in_line(observations, command)
-        if observations.to_amend(key, now) and not in_line:
+        # Across a network an amend begins with a look; a conflict that leaves no doubt is one.
+        is_remote = observations.facts.reach == "network"
+        looked = is_remote and conflicts == 1 and not attempt.unsettled
+        if observations.to_amend(key, now) and not in_line and not looked:
             return (yield from _amend_steps(observations, attempt, command, now))
         at_full_speed = 1 if in_line else CONFLICTS_AT_FULL_SPEED
         if conflicts > at_full_speed and now < attempt.by:
@@ -353,7 +364,8 @@ class Amendment(Discreet, frozen=True, gc=False):
         stamp = self._stamp(entry)
         # The record was read after the request left, and nobody renews before we have written.
         dead = self.observations.dead(self.key, entry.now, self.sent)
-        decision = rules.decide(self.command, entry.record, dead, stamp)
+        command = _naming_heir(self.observations, self.command, entry.record)
+        decision = rules.decide(command, entry.record, dead, stamp)
         if decision.record is not None and decision.record.fence > LARGEST_FENCE:
             raise corrupt(self.key, Entry(entry.record))
         return decision
@@ -404,95 +416,3 @@ def worst_known_outcome(trouble: HoldfastError, attempt: Attempt) -> HoldfastErr
     if not attempt.unsettled or not says_not_done or isinstance(trouble, CorruptRecord):
         return trouble
     return OutcomeUnknown(f"It is not known whether the request got through: {trouble}")
-
-
-# --- ending a hold ----------------------------------------------------------------------------
-
-
-def history_steps(observations: Observations, key: str, view: View, by: Micros) -> Steps[History]:
-    """Returns what is remembered of a key on which nothing of ours was found. A store that runs
-    the rules shows no record with its verdict: it is asked once more, if it answers."""
-    if not (observations.facts.scripted and observations.facts.history):
-        return view.record.history
-    try:
-        return (yield from look_steps(observations, key, by)).record.history
-    except HoldfastError:
-        return UNSET
-
-
-def release_steps(
-    observations: Observations, attempt: Attempt, now: Micros, until: Micros
-) -> Steps[bool]:
-    """Free a hold. Returns False if there was nothing left to free.
-
-    The caller has ended the hold before, so that no beat outlives the release.
-    """
-    attempt.by = until
-    try:
-        verdict, view = yield from apply_steps(observations, attempt, attempt.command, now)
-    except (Unavailable, OutcomeUnknown):
-        if (yield from NOW) >= until:
-            raise
-        verdict, view = yield from retry_command_steps(observations, attempt, "release", until)
-    freed = type(verdict) is Freed or attempt.doubted
-    if not freed:
-        attempt.history = yield from history_steps(observations, attempt.key, view, until)
-    return freed
-
-
-def undo_steps(
-    observations: Observations, attempts: Iterable[Attempt], until: Micros
-) -> Steps[None]:
-    """Remove from the store whatever these attempts may have left there."""
-    for attempt in attempts:
-        for token in attempt.leftovers():
-            free = Attempt(attempt.key, Free(token), NO_BEAT)
-            yield from retry_command_steps(observations, free, "clean up", until)
-        attempt.touched = False
-
-
-def retry_command_steps(
-    observations: Observations, attempt: Attempt, doing: Tried, until: Micros
-) -> Steps[Answer]:
-    """Carry out an attempt's command, again and again while the store is in trouble."""
-    return (
-        yield from retry_until_steps(
-            lambda now: apply_steps(observations, attempt, attempt.command, now),
-            attempt,
-            doing,
-            until,
-        )
-    )
-
-
-def retry_until_steps(
-    make_steps: Callable[[Micros], Steps[R]], attempt: Attempt, doing: Tried, until: Micros
-) -> Steps[R]:
-    """Run steps again and again while the store is in trouble, with growing pauses."""
-    attempt.by = until
-    pause = FIRST_PAUSE
-    before: HoldfastError | None = None
-    while True:
-        now = yield from NOW
-        if before is not None and now >= until:  # the pause took longer than it should
-            raise before
-        try:
-            return (yield from make_steps(now))
-        except (Unavailable, OutcomeUnknown) as trouble:
-            now = yield from NOW
-            if now + pause >= until:
-                raise
-            before = trouble
-        yield from Emit(StoreTrouble(attempt.key, str(before), doing))
-        yield from Sleep(pause)
-        pause = min(2 * pause, LONGEST_PAUSE)
-
-
-def check_undone(attempts: Iterable[Attempt], why: BaseException) -> None:
-    """Raise `OutcomeUnknown` where attempts failed with "surely not done", but what they had left
-    in the store on the way has not been taken out again."""
-    if isinstance(why, (Unavailable, Misconfigured)) and any(one.touched for one in attempts):
-        raise OutcomeUnknown(
-            f"A place in the queue or a grant of this call may be left in the store, until its ttl "
-            f"ends it: {why}"
-        ) from why

@@ -28,7 +28,11 @@ LARGEST = 2**63 - 1  # what a BIGINT holds
 
 
 class Fence(Struct, frozen=True):
-    """A key and a fence, without the lease they come from: for services and child processes."""
+    """A key and a fence, without the lease they come from: for services and child processes.
+
+    key    the name of the lock
+    fence  the number of the lease
+    """
 
     key: str
     fence: int
@@ -40,7 +44,7 @@ class Fence(Struct, frozen=True):
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] = os.environ) -> Fence:
-        """The fence of the `holdfast run` that started this process."""
+        """Returns the fence of the `holdfast run` that started this process."""
         try:
             key, fence = environ["HOLDFAST_KEY"], environ["HOLDFAST_FENCE"]
         except KeyError as missing:

@@ -167,9 +167,9 @@ class HoldfastDriver(coordination.CoordinationDriver):
             raise
 
     def _stop(self) -> None:
+        self._close()  # first: it gives back only leases that something refers to
         self._leader_locks.clear()
         self.holding.clear()
-        self._close()
 
     def _close(self) -> None:
         """Close the client, which gives back what it holds."""

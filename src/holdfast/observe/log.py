@@ -1,6 +1,6 @@
 """The sink that writes events to the log, for operators. The details are in `extra`.
 
-    DEBUG    that a lock is taken; each try of a store that is away
+    DEBUG    that a claim has to wait; each try of a store that is away
     INFO     what begins and ends; once per wait, that it has become a long one; in vain, skipped
     WARNING  danger; that the store went away; an eviction
     ERROR    a loss

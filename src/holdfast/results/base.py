@@ -23,13 +23,17 @@ if TYPE_CHECKING:
 
 
 class Found(Struct, frozen=True):
-    """A result that was found. The result itself may be None."""
+    """A result that was found. Its `value`, which is the result itself, may be None."""
 
     value: Any
 
 
 class Codec(Struct, frozen=True):
-    """How results become bytes, and bytes results."""
+    """How results become bytes, and bytes results.
+
+    encode  a function from a result to bytes
+    decode  a function from those bytes to the result
+    """
 
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes], Any]
@@ -74,12 +78,16 @@ def seconds_of(ttl: Seconds | None) -> float | None:
 
 
 class Results(ABC):
-    """A place for results. All methods may be called from several threads at once."""
+    """A place for results: subclass it for one of your own.
+
+    All methods may be called from several threads at once.
+    """
 
     @abstractmethod
     def find(self, key: str) -> Found | None:
-        """Returns the result under a key; None if there is none, or if its time is over."""
+        """Returns the result under a key; None if there is none, or if it is older than its ttl."""
 
     @abstractmethod
     def publish(self, key: str, value: Any, lease: Fenced) -> None:
-        """Keep a result that was made under this lease."""
+        """Keep a result that was made under this lease. Raises `StaleFence` if a later holder has
+        published one."""

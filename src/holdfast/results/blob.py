@@ -15,8 +15,16 @@ from holdfast.stores.blob.names import name_of
 
 
 class BlobResults(Results):
-    """Keeps results in a store of obstore's. An object's age is counted from the service's time of
-    writing to this machine's time of reading."""
+    """Keeps results in a store of obstore's, one object for each key.
+
+    An object's age is counted from the service's time of writing to this machine's time of
+    reading.
+
+    store   obstore's, such as `S3Store("my-bucket")`
+    prefix  what the objects' names begin with
+    ttl     how long a result is good; None: for ever
+    codec   `json`, `bytes`, or a `Codec` of your own
+    """
 
     def __init__(
         self,

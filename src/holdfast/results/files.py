@@ -15,8 +15,15 @@ from holdfast.stores.blob.names import name_of
 
 
 class DirectoryResults(Results):
-    """Keeps results in a directory that all callers share. A file's age is counted from when it
-    was written, by the clocks of the machines that write and read it."""
+    """Keeps results in a directory that all callers share, one file for each key.
+
+    A file's age is counted from when it was written, by the clocks of the machines that write and
+    read it.
+
+    path   the directory; it is created when it is needed
+    ttl    how long a result is good; None: for ever
+    codec  `json`, `bytes`, or a `Codec` of your own
+    """
 
     def __init__(
         self,

@@ -13,8 +13,13 @@ from holdfast.results.base import Codec, Found, Results, codec_of, seconds_of
 
 
 class RedisResults(Results):
-    """Keeps results under `PREFIX{key}` by a blocking client of redis-py's: one server, through
-    Sentinel, or a cluster."""
+    """Keeps results in Redis, under `PREFIX{key}`.
+
+    client  a blocking client of redis-py's: for one server, from Sentinel, or for a cluster
+    prefix  what the names in Redis begin with
+    ttl     how long a result is good; None: for ever
+    codec   `json`, `bytes`, or a `Codec` of your own
+    """
 
     def __init__(
         self,

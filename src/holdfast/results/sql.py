@@ -19,8 +19,16 @@ _NOW = sa.func.current_timestamp(type_=sa.DateTime(timezone=True))
 
 
 class SQLResults(Results):
-    """Keeps results in a table, by an engine of SQLAlchemy's. `setup()` makes the table, and
-    the one for fences. A result's age is counted by the server's clock, in whole seconds."""
+    """Keeps results in a table, one row for each key.
+
+    `setup()` makes the table, and the one for fences. A result's age is counted by the server's
+    clock, in whole seconds.
+
+    engine  a blocking engine of SQLAlchemy's
+    table   the name of the table
+    ttl     how long a result is good; None: for ever
+    codec   `json`, `bytes`, or a `Codec` of your own
+    """
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ from holdfast.core.events import Event, StoreAnswered
 from holdfast.core.holds import Attempt, Hold
 from holdfast.core.observations import Observations
 from holdfast.core.records import SECOND, Micros
-from holdfast.core.steps import undo_steps
+from holdfast.core.releasing import undo_steps
 from holdfast.core.waiting import REQUEST_TIMEOUT, sent_by
 from holdfast.errors import HoldfastError, OutcomeUnknown, Unavailable, UsageError
 from holdfast.observe.presence import StorePresence

@@ -45,4 +45,5 @@ def _all_locks() -> list[Any]:
     kinds = (locks.Locks, locks_async.Locks)
     # By its type: `isinstance` would evaluate lazy objects of others, such as Django's.
     found = [one for one in gc.get_objects() if issubclass(type(one), kinds)]
-    return [one for one in found if one._client.usable]
+    made = [one for one in found if hasattr(one, "_client")]  # the others failed on the way
+    return [one for one in made if one._client.usable]

@@ -8,6 +8,7 @@ import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,18 @@ from tests.dropin.mops_lock.blobs import register
 
 
 def _import_mops() -> Any:
-    """It leaves files open, and sets up the log of the whole process if nobody has."""
+    """It leaves files open, and sets up the log of the whole process if nobody has.
+
+    It reads the sources of its whole stack, nine times, and pytest's is deep: a thread's is not.
+    """
     somebody = logging.NullHandler()
     logging.getLogger().addHandler(somebody)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), ThreadPoolExecutor(1) as thread:
             warnings.simplefilter("ignore")
-            from thds.mops.pure.core import lease
+            return thread.submit(import_module, "thds.mops.pure.core.lease").result()
     finally:
         logging.getLogger().removeHandler(somebody)
-    return lease
 
 
 theirs: Any = _import_mops()

@@ -9,6 +9,7 @@ from django.db import connection, transaction
 from django.http import HttpResponse
 from django.test import TransactionTestCase, override_settings
 from django.urls import path
+from django.utils.decorators import method_decorator
 from django.views import View
 
 from holdfast.integrations.django import current_lease, guard, locks
@@ -33,7 +34,7 @@ def atomic(request: Any) -> HttpResponse:
 
 
 @guard("k")
-@transaction.non_atomic_requests  # type: ignore[untyped-decorator]
+@transaction.non_atomic_requests
 def not_atomic(request: Any) -> HttpResponse:
     """A view without a transaction."""
     return look()
@@ -65,11 +66,21 @@ class Class(View):  # type: ignore[misc]
         return look()
 
 
+@method_decorator(guard("k"), name="dispatch")
+class Decorated(View):  # type: ignore[misc]
+    """The same in Django's own way."""
+
+    def get(self, request: Any) -> HttpResponse:
+        """One of its methods."""
+        return look()
+
+
 urlpatterns = [
     path("atomic/", atomic),
     path("not_atomic/", not_atomic),
     path("failing/", failing),
     path("class/", Class.as_view()),
+    path("decorated/", Decorated.as_view()),
 ]
 
 
@@ -87,6 +98,7 @@ class AtomicTests(TransactionTestCase):  # type: ignore[misc]
         """For functions and classes; not for views that want no transaction, nor others."""
         assert self.see("/atomic/") == INSIDE
         assert self.see("/class/") == INSIDE
+        assert self.see("/decorated/") == INSIDE
         assert self.see("/not_atomic/") == WITHOUT
         seen.clear()
         function()

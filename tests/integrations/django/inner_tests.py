@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import django
 import pytest
 from shop.celery_tasks import refresh  # type: ignore[import-not-found]
 from shop.tasks import book  # type: ignore[import-not-found]
@@ -20,6 +21,9 @@ def test_more_views(client: Any) -> None:
         assert client.get("/invoice/7/").status_code == 409
     assert client.get("/invoice/7/").content == b"sent"
     assert client.post("/import/").content == b"imported"
+    assert client.get("/stock/chair/").content == b"counted chair"
+    with locks.acquire("stock:chair"):
+        assert client.get("/stock/chair/").status_code == 409
 
 
 @pytest.mark.django_db
@@ -29,6 +33,16 @@ def test_tasks() -> None:
     with locks.acquire("audience:7"):
         assert refresh(7)["holdfast"] == "skipped"
     assert refresh(7) == "refreshed 7"
+
+
+@pytest.mark.skipif(django.VERSION < (6,), reason="Django has tasks from 6.0 on")
+def test_djangos_tasks() -> None:
+    """Of the page."""
+    from shop.django_tasks import totals  # type: ignore[import-not-found]
+
+    assert totals.enqueue("may").return_value == "added up may"
+    with locks.acquire("totals:may"):
+        assert totals.enqueue("may").return_value is None
 
 
 def test_the_locks_are_those_of_the_fixture(holdfast_locks: holdfast.Locks) -> None:

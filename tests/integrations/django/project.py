@@ -48,6 +48,7 @@ THEIRS = {
             path("status/<month>/", views.status),
             path("invoice/<customer>/", more_views.invoice),
             path("import/", more_views.Import.as_view()),
+            path("stock/<item>/", more_views.Stock.as_view()),
             path("running/<customer>/", more_views.is_running),
         ]
     """,

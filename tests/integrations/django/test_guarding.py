@@ -9,6 +9,7 @@ import pytest
 from django.http import HttpRequest, HttpResponse
 from django.test import AsyncClient, Client
 from django.urls import path
+from django.utils.decorators import method_decorator
 from django.views import View
 
 import holdfast
@@ -39,10 +40,30 @@ class Report(View):  # type: ignore[misc]
         return HttpResponse(current_lease().key)
 
 
+@method_decorator(guard("report:{month}", busy="skip"), name="dispatch")
+class WholeReport(View):  # type: ignore[misc]
+    """A view class that is guarded as a whole, in Django's own way."""
+
+    def get(self, request: HttpRequest, month: str) -> HttpResponse:
+        """One of its methods."""
+        return HttpResponse(current_lease().key)
+
+
+class DecoratedReport(View):  # type: ignore[misc]
+    """A view class with a method that is guarded in Django's own way."""
+
+    @method_decorator(guard("report:{month}", busy="skip"))
+    def get(self, request: HttpRequest, month: str) -> HttpResponse:
+        """One of its methods."""
+        return HttpResponse(current_lease().key)
+
+
 urlpatterns = [
     path("blocking/<month>/", blocking),
     path("awaited/<month>/", awaited),
     path("class/<month>/", Report.as_view()),
+    path("whole/<month>/", WholeReport.as_view()),
+    path("decorated/<month>/", DecoratedReport.as_view()),
 ]
 
 
@@ -52,7 +73,7 @@ def urls(change: Any) -> None:
     change(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"])
 
 
-@pytest.mark.parametrize("view", ["blocking", "awaited", "class"])
+@pytest.mark.parametrize("view", ["blocking", "awaited", "class", "whole", "decorated"])
 def test_views(urls: None, view: str) -> None:
     """A view runs under its lock, and answers 409 while another holds it; an async one also under
     WSGI, where each request has an event loop of its own."""
@@ -63,6 +84,17 @@ def test_views(urls: None, view: str) -> None:
         assert (answer.status_code, answer["Retry-After"]) == (409, "1")
         assert client.get(f"/{view}/june/").content == b"report:june"
     assert client.get(url).status_code == 200
+
+
+@pytest.mark.parametrize("view", ["function", "class"])
+def test_rest_framework(change: Any, view: str) -> None:
+    """Its views are called with a request of its own."""
+    change(ROOT_URLCONF="tests.integrations.django.rest_views", ALLOWED_HOSTS=["*"])
+    change(REST_FRAMEWORK={"UNAUTHENTICATED_USER": None})  # which would be a model
+    client, url = Client(), f"/{view}/may/"
+    assert client.get(url).content == b"report:may"
+    with locks.acquire("report:may"):
+        assert client.get(url).status_code == 409
 
 
 def test_async_views_on_one_loop(urls: None) -> None:

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Annotated, Any
 
 import pytest
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request, WebSocket
 from fastapi.responses import JSONResponse
 from fastapi.testclient import TestClient
 
@@ -113,6 +113,31 @@ def test_the_key_may_be_a_function_of_validated_parameters() -> None:
     with serving(app, f"memory://{unique()}") as client:
         assert client.get("/customers/007").json() == "customer:7"
         assert client.get("/customers/x").status_code == 422
+
+
+def test_a_router_and_an_endpoint_that_needs_no_lease() -> None:
+    """`dependencies=[…]`: nothing is passed, and the lock is held. A websocket has its own."""
+    app, url = FastAPI(), f"memory://{unique()}"
+    router = APIRouter(prefix="/admin", dependencies=[holding("admin")])
+
+    @router.post("/reports/{month}", dependencies=[holding("report:{month}")])
+    async def report(month: str, request: Request) -> list[str]:
+        return [lock.key async for lock in request.state.locks.list()]
+
+    @app.websocket("/rooms/{room}")
+    async def talk(
+        socket: WebSocket, room: str, lease: Annotated[aio.Lease, holding("room:{room}")]
+    ) -> None:
+        await socket.accept()
+        await socket.send_text(lease.key)
+
+    app.include_router(router)
+    with serving(app, url) as client, holdfast.connect(url) as locks:
+        assert client.post("/admin/reports/may").json() == ["admin", "report:may"]
+        with locks.acquire("admin"):
+            assert client.post("/admin/reports/may").status_code == 409
+        with client.websocket_connect("/rooms/7") as socket:
+            assert socket.receive_text() == "room:7"
 
 
 def test_an_endpoint_in_a_thread_has_the_lease() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from holdfast.core import acquiring, renewing, steps
+from holdfast.core import acquiring, releasing, renewing, retrying, steps
 from holdfast.core.effects import Steps
 from holdfast.core.holds import Attempt
 from holdfast.core.observations import Observations
@@ -25,13 +25,18 @@ class Mutant:
     within: int
     patches: Callable[[], Patches]
     store: str | None = None  # the only kind of store on which it can be seen
+    seen_at: int = 0  # a seed by which it was caught when this was written
+
+    def seeds(self) -> list[int]:
+        """The seeds to try: all of them, beginning with the one that has caught it before."""
+        return [(self.seen_at + place) % self.within for place in range(self.within)]
 
 
 MUTANTS: list[Mutant] = []
 
 
 def mutant(
-    within: int, store: str | None = None
+    within: int, store: str | None = None, seen_at: int = 0
 ) -> Callable[[Callable[[], Iterator[Patches]]], None]:
     """Register a mutant: a function that yields its patches."""
 
@@ -44,7 +49,7 @@ def mutant(
                 yield
 
         name = make.__name__.lstrip("_").replace("_", "-")
-        MUTANTS.append(Mutant(name, within, patched, store))
+        MUTANTS.append(Mutant(name, within, patched, store, seen_at))
 
     return register
 
@@ -62,9 +67,8 @@ def wrap_apply(
             original(observations, attempt, command, now), observations, attempt, command
         )
 
-    yield patch.object(steps, "apply_steps", apply_steps)
-    yield patch.object(acquiring, "apply_steps", apply_steps)
-    yield patch.object(renewing, "apply_steps", apply_steps)
+    for module in (steps, acquiring, releasing, renewing, retrying):
+        yield patch.object(module, "apply_steps", apply_steps)
 
 
 def relay(

@@ -187,7 +187,7 @@ def _a_watcher_that_does_not_look_again() -> Iterator[Patches]:
     yield patch.object(wait_until_free, "show_view", show_view)
 
 
-@mutant(4000, store="observed")
+@mutant(4000, store="observed", seen_at=3252)
 def _silence_judged_when_the_reply_came() -> Iterator[Patches]:
     def dead_when_asked(self: Observations, key: str, view: View) -> Any:
         return self.dead(key, view.now, view.got)
@@ -195,7 +195,7 @@ def _silence_judged_when_the_reply_came() -> Iterator[Patches]:
     yield patch.object(Observations, "dead_when_asked", dead_when_asked)
 
 
-@mutant(2400, store="dated")
+@mutant(2400, store="dated", seen_at=782)
 def _a_look_judged_by_a_clock_that_was_read_after_it() -> Iterator[Patches]:
     def dead_when_asked(self: Observations, key: str, view: View) -> Any:
         return self.dead(key, view.now, view.sent)

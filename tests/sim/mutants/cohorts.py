@@ -73,7 +73,7 @@ def _a_hold_that_is_passed_on_for_ever() -> Iterator[Patches]:
     yield patch.object(cohorts, "may_be_passed_on", may_be_passed_on)
 
 
-@mutant(600)
+@mutant(600, seen_at=141)
 def _a_hold_with_a_ticket_that_is_passed_on() -> Iterator[Patches]:
     original = cohorts.may_be_passed_on
 

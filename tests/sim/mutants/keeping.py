@@ -11,7 +11,7 @@ from holdfast.core.holds import Hold
 from tests.sim.mutants.base import Patches, mutant
 
 
-@mutant(600)
+@mutant(600, seen_at=105)
 def _a_keeper_that_stops_after_one_failed_beat() -> Iterator[Patches]:
     original = keeper.Keeper.beat_done
 

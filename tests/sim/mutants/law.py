@@ -76,7 +76,7 @@ def _a_queue_that_is_overtaken() -> Iterator[Patches]:
     yield patch.object(rules, "_ahead_of", lambda token, queue: ())
 
 
-@mutant(600)
+@mutant(600, seen_at=415)
 def _one_permit_too_many() -> Iterator[Patches]:
     original = rules.fits_beside
 
@@ -102,7 +102,7 @@ def _acquire_all_without_a_fixed_order() -> Iterator[Patches]:
     yield patch.object(acquiring, "canonical", list)
 
 
-@mutant(1000, "dated")
+@mutant(1000, "dated", seen_at=106)
 def _a_waiter_that_hammers_a_slow_clock() -> Iterator[Patches]:
     original = Observations.dead_from
 
@@ -156,7 +156,7 @@ def _an_heir_that_stays_in_the_queue() -> Iterator[Patches]:
     yield patch.object(rules, "_bequeathed", bequeathed)
 
 
-@mutant(200, store="amending")
+@mutant(200, store="amending", seen_at=197)
 def _an_heir_beside_whoever_still_holds() -> Iterator[Patches]:
     original = rules._free
 

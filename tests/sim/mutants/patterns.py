@@ -26,7 +26,7 @@ def _a_leader_that_does_not_stop() -> Iterator[Patches]:
     yield patch.object(patterns, "must_end", lambda belief: False)
 
 
-@mutant(400)
+@mutant(400, seen_at=109)
 def _a_candidate_that_gives_up_in_an_outage() -> Iterator[Patches]:
     def campaign_steps() -> leading.LeadSteps[Any]:
         return (yield from CAMPAIGN)

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from msgspec.structs import replace
 
-from holdfast.core import acquiring, renewing, rules, steps
+from holdfast.core import acquiring, releasing, renewing, rules, steps
 from holdfast.core.commands import Claim, Decision, Free, Freed, Granted, Renew
 from holdfast.core.contract import Conflict, Entry
 from holdfast.core.effects import Amend, Steps, Swap
@@ -52,12 +52,12 @@ def _a_lost_heartbeat_reply_taken_as_theft() -> Iterator[Patches]:
     yield from wrap_apply(wrapper)
 
 
-@mutant(2800)
+@mutant(2800, seen_at=175)
 def _a_conflict_with_oneself_taken_as_somebody_else() -> Iterator[Patches]:
     yield patch.object(Attempt, "shows_in", lambda self, record: False)
 
 
-@mutant(600)
+@mutant(600, seen_at=160)
 def _a_try_in_vain_settles_the_one_before() -> Iterator[Patches]:
     yield patch.object(steps, "worst_known_outcome", lambda trouble, attempt: trouble)
 
@@ -68,12 +68,12 @@ def _every_request_may_take_its_longest() -> Iterator[Patches]:
     yield patch.object(acquiring, "answers_by", lambda *_: NEVER)
 
 
-@mutant(2000, store="scripted")
+@mutant(2000, store="scripted", seen_at=835)
 def _why_a_lease_is_lost_may_take_its_longest() -> Iterator[Patches]:
     """Also for a caller whose renewal was to be back by then."""
 
     def history_steps(observations: Observations, key: str, view: View, by: int) -> Steps[History]:
-        return (yield from steps.history_steps(observations, key, view, NEVER))
+        return (yield from releasing.history_steps(observations, key, view, NEVER))
 
     yield patch.object(renewing, "history_steps", history_steps)
 

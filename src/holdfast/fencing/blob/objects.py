@@ -31,9 +31,10 @@ def put(
     key: str | None = None,
     attributes: Mapping[str, str] | None = None,
 ) -> None:
-    """Write an object, unless a later holder has written it: one look, and one conditional put.
+    """Write an object, unless a later holder has written it: one read, and one conditional put.
 
-    `store` is obstore's. `attributes` are those of `obstore.put`, such as Content-Type.
+    Raises `StaleFence` if a later holder has written or deleted it. `store` is obstore's.
+    `attributes` are those of `obstore.put`, such as Content-Type.
     """
     fence = fence_of(lease, key)
     raw = data.encode() if isinstance(data, str) else bytes(data)
@@ -46,7 +47,8 @@ def put(
 def delete(store: Any, path: str, lease: Fenced, *, key: str | None = None) -> None:
     """Delete an object, unless a later holder has written it.
 
-    In a bucket an empty object with a mark stays: it remembers the fence. `get` knows it.
+    In a bucket an empty object with a mark stays, which remembers the fence; `get` treats it as
+    deleted.
     """
     fence = fence_of(lease, key)
     if isinstance(store, LocalStore):
@@ -56,7 +58,8 @@ def delete(store: Any, path: str, lease: Fenced, *, key: str | None = None) -> N
 
 
 def get(store: Any, path: str) -> bytes:
-    """Returns what is in an object. Raises `FileNotFoundError` if there is none, or no more."""
+    """Returns the content of an object. Raises `FileNotFoundError` if there is none, also after a
+    `delete`."""
     about_to_use(path)
     try:
         found = obstore.get(store, path)

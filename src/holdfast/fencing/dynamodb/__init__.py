@@ -1,4 +1,4 @@
-"""Items of DynamoDB that a stale holder cannot write: the condition rides on the write.
+"""Items of DynamoDB that a stale holder cannot write: each write carries the condition.
 
 fencing.dynamodb.put(table, lease, Item={"id": "7", "total": 12})
 fencing.dynamodb.transact(client, lease, [{"Put": …}, {"Delete": …}])

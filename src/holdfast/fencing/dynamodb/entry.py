@@ -13,7 +13,8 @@ def entry(
 ) -> dict[str, Any]:
     """Returns an entry for `TransactItems`, for a call of your own: make it the first one.
 
-    If it fails, the transaction is cancelled with the reason `ConditionalCheckFailed`; `transact`
-    makes a `StaleFence` of that. `typed=False` is for the client of a resource.
+    If a later holder was admitted before, DynamoDB cancels the transaction with the reason
+    `ConditionalCheckFailed` for this entry (`transact` raises `StaleFence` instead). `typed=False`
+    is for the client of a resource.
     """
     return entry_of(fence_of(lease, key), table, Values(typed=typed))

@@ -29,8 +29,9 @@ Request = dict[str, Any]
 def put(target: Any, lease: Fenced, *, key: str | None = None, **request: Any) -> Request:
     """`put_item` unless a later holder has written the item. Returns what boto3 returns.
 
-    `target` is a boto3 client, or a Table of a resource. A condition of your own may be given; if
-    that one fails, boto3's error comes as always. Raises `StaleFence` if ours does.
+    `target` is a boto3 client, or a Table of a resource; the other arguments are boto3's. Raises
+    `StaleFence` if a later holder has written the item. A condition of your own may be given; if
+    that one fails, boto3's error comes as always.
     """
     return _write(target, "put_item", put_request, fence_of(lease, key), request)
 
@@ -43,8 +44,8 @@ def update(target: Any, lease: Fenced, *, key: str | None = None, **request: Any
 def delete(target: Any, lease: Fenced, *, key: str | None = None, **request: Any) -> Request:
     """`delete_item` unless a later holder has written the item; see `put`.
 
-    The item takes its fence along. Where nobody older may create it again, delete it in a
-    transaction: `transact`.
+    The fence goes with the item, so an older holder could create the item again. Where that must
+    not happen, delete it in a transaction: `transact`.
     """
     return _write(target, "delete_item", guarded, fence_of(lease, key), request)
 
@@ -60,8 +61,9 @@ def transact(
 ) -> Request:
     """`transact_write_items` with the gate as its first entry, in a table that `setup` makes.
 
-    Any puts, updates and deletes of any tables. `target` is a client, or a resource (or a Table of
-    it) whose items have plain values.
+    `items` are puts, updates and deletes in any tables. `target` is a client, or a resource (or a
+    Table of it) whose items have plain values. Raises `StaleFence` if a later holder was admitted
+    before; then nothing is written.
     """
     fence = fence_of(lease, key)
     values, client = _values(target), _client(target)

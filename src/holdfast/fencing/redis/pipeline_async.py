@@ -136,5 +136,8 @@ def pipeline(
 async def admit(
     client: Any, lease: Fenced, *, key: str | None = None, gate: str | None = None
 ) -> None:
-    """Close the gate for everybody older, and write nothing else."""
+    """Admit this lease's fence, and write nothing else: smaller fences are refused from now on.
+
+    Raises `StaleFence` if a later holder was admitted before.
+    """
     await Pipeline(client, lease, key, gate).execute()

@@ -20,10 +20,10 @@ else:
 
 
 async def admit(tx: Any, lease: Fenced, *, key: str | None = None, table: str = TABLE) -> None:
-    """Let this lease write in this transaction, and nobody with an older one after it.
+    """Admit this lease's fence: the transaction may write, and none with a smaller fence after it.
 
     Call it first in the transaction. It raises `StaleFence` if a later holder of the lock was
-    admitted before; let that out of the block, so that the transaction is rolled back. Until the
+    admitted before: let that leave the block, so that the transaction is rolled back. Until the
     transaction ends, the next holder's `admit` waits for it.
 
     `tx` is a connection in a transaction, or a cursor of one; it is not committed here. `lease` is

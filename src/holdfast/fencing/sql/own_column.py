@@ -16,12 +16,16 @@ _COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*){0,2}")
 
 
 class UnlessStale(Generic[C]):
-    """What an UPDATE or a DELETE needs, so that a stale holder changes no row."""
+    """What an UPDATE or a DELETE needs, so that a stale holder changes no row.
+
+    condition  for the WHERE
+    value      the fence, which the column is set to
+    """
 
     def __init__(self, condition: C, fence: Fence) -> None:
         self._fence = fence
-        self.condition = condition  # for the WHERE
-        self.value = fence.fence  # what to set the column to
+        self.condition = condition
+        self.value = fence.fence
 
     def check(self, result: Any) -> None:
         """Raise `StaleFence` if no row was written. Takes a result, a cursor, or a row count."""
@@ -52,8 +56,8 @@ def unless_stale(column: Any, lease: Fenced, *, key: str | None = None) -> Unles
         )
         fresh.check(done)  # StaleFence if no row was written
 
-    `column` is SQLAlchemy's, or a name, for SQL text. It must be a BIGINT. A row whose fence is
-    NULL has not been written under a lock yet, and may be.
+    `column` is SQLAlchemy's, or its name: then the condition is SQL text. It must be a BIGINT. A
+    row whose fence is NULL was never written under a lock, and every lease may write it.
     """
     fence = fence_of(lease, key)
     if isinstance(column, str):

@@ -1,7 +1,7 @@
 """`guard` for views, tasks and functions, blocking or async.
 
 It is `Locks.guard` on the locks of the settings, with two differences for views, which are called
-with an `HttpRequest`:
+with an `HttpRequest` (or with one inside, by Django REST framework):
 
 1. A view that is skipped answers 409: Django would refuse None.
 2. ATOMIC_REQUESTS would commit after the lock is free again, and the next holder would not see
@@ -64,8 +64,12 @@ def _skipped(*args: Any, **kwargs: Any) -> HttpResponse | None:
 
 
 def _is_view(args: tuple[Any, ...]) -> bool:
-    """Whether these are the arguments of a view, or of a method of a view class."""
-    return any(isinstance(arg, HttpRequest) for arg in args[:2])
+    """Whether these are the arguments of a view, or of a method of a view class. Django REST
+    framework calls its views with an object around the request."""
+    return any(
+        isinstance(arg, HttpRequest) or isinstance(getattr(arg, "_request", None), HttpRequest)
+        for arg in args[:2]
+    )
 
 
 def _with_atomic(function: Callable[..., Any]) -> Callable[..., Any]:

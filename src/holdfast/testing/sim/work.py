@@ -19,8 +19,9 @@ from holdfast.core.handing_over import enter_steps, offer_steps
 from holdfast.core.holds import NO_BEAT, Attempt, Care, Hold
 from holdfast.core.listing import Purged, list_steps, purge_steps
 from holdfast.core.records import NEVER, SECOND, Mode
+from holdfast.core.releasing import release_steps, undo_steps
 from holdfast.core.renewing import renew_steps
-from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, release_steps, undo_steps
+from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES
 from holdfast.core.tickets import Ticket
 from holdfast.core.wait_until_free import wait_until_free_steps
 from holdfast.core.waiting import BoundedWait, answers_by
@@ -185,10 +186,7 @@ def release(client: SimClient, op: Op, belief: Belief) -> Script[None]:
     cohorts, now = client.cohorts, client.now()
     if cohorts.pass_on(hold, now):
         return
-    heir = hold.heir
-    if heir and not client.world.network.awaits(heir, op.rng):
-        heir = ""
-    attempt = Attempt(hold.key, Free(hold.token, heir), NO_BEAT)
+    attempt = Attempt(hold.key, Free(hold.token), NO_BEAT)
     attempt.touched = True
     cohorts.going_back(hold, attempt)
     by = _answers_by(client)
