@@ -102,13 +102,16 @@ TOO_WIDE = """async pages => {
     const other = new DOMParser().parseFromString(text, "text/html")
     shown.innerHTML = other.querySelector("article").innerHTML
     if (root.scrollWidth > root.clientWidth) found.push(page)
+    const code = [...shown.querySelectorAll("pre > code")]
+    if (innerWidth > 1200 && code.some(it => it.scrollWidth > it.clientWidth)) found.push(page)
   }
   return found
 }"""
 
 
 def test_every_page_fits_a_screen_and_a_phone(site: Path, served: str) -> None:
-    """No page scrolls sideways, or asks anybody else for anything.
+    """No page scrolls sideways, or asks anybody else for anything; on a laptop's screen no code
+    scrolls either.
 
     Two pages are opened; the text of the others is put into the second, which is much faster.
     """
