@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.frozen.measure import FACES, measure
+from tests.frozen.__main__ import CALLS, NAMES, PAGE, Results, table, too_late, within
+from tests.frozen.measure import FACES, Measured, measure
 from tests.frozen.sites import SITES
 
 REQUEST_TIMEOUT_S = 1.0
@@ -28,3 +29,23 @@ def test_every_call_comes_back_in_time(store: str, face: str) -> None:
     outcomes = {one.call: one.outcome for one in measured}
     assert outcomes["try_acquire"] in ("Unavailable", "OutcomeUnknown"), outcomes
     assert outcomes["end of with"] == outcomes["close"] == "returned", outcomes
+
+
+def test_the_page_has_every_call_and_store() -> None:
+    """`python -m tests.frozen --write` has written it."""
+    page = PAGE.read_text()
+    assert within(page, "the table") != page
+    for label, _ in CALLS.values():
+        assert f"| {label} |" in page
+    assert " | ".join(NAMES.get(store, store) for store in SITES) in page
+
+
+def test_what_is_late_is_told() -> None:
+    """Half a second more than was promised is late; the end of a program has no more than that."""
+    rows = {"show": Measured("show", 5.6, 5, "Unavailable"), "exit": Measured("exit", 1.9, 2, "")}
+    results: Results = {("redis", "sync"): rows, ("redis", "async"): {}}
+    assert list(too_late(results)) == ["redis, sync: `show` took 5.60 s"]
+    calls = {name: Measured(name, 0.5, 0, "") for name in CALLS}
+    shown = table({("redis", "sync"): calls, ("redis", "async"): {}}, ["redis"])
+    assert "| call | promised | Redis |" in shown
+    assert "| `lease.check()` | 0 s | 0.50 / - |" in shown

@@ -29,7 +29,7 @@ class BlobTarget(Target):
     """A prefix of its own in a bucket of a server that all tests share."""
 
     # On a busy machine a request to one of these takes a while.
-    ttl = 1.4
+    ttl = 2.0
 
     def __init__(self, url: str) -> None:
         self.url = url

@@ -34,6 +34,7 @@ class Amending:
         self.now = 0
         self.drawn = 0
         self.took = 0
+        self.others = 0  # so many writes of others are just before ours
 
     def __call__(self, effect: Effect) -> Any:
         if isinstance(effect, (Load, Swap, Amend, Wait)):
@@ -41,6 +42,9 @@ class Amending:
         if isinstance(effect, Load):
             return self.entry, self.now, self.now
         if isinstance(effect, Swap):
+            if self.others:
+                self.others -= 1
+                self.entry = replace(self.entry, version=(self.entry.version or 0) + 1)
             if effect.version != self.entry.version:
                 return Conflict(self.entry), self.now
             self.entry = Entry(effect.record or Record(), 9, CLOCK)
@@ -96,12 +100,24 @@ def test_a_key_that_nobody_else_wants_is_swapped() -> None:
 
 def test_a_conflict_is_the_last_one() -> None:
     """After a write of another client got in the way, none can any more."""
-    store, knows = Amending(HELD), Observations(KINDS["amending"].facts)
+    store, knows = Amending(HELD), Observations(HOST)
     carry_out(knows, Attempt("k", Free("nobody")), store)
     knows.expect("k", HELD, 0)
     store.entry = replace(HELD, version=5)
     carry_out(knows, Attempt("k", Free("t")), store)
     assert store.asked == [Load, Swap, Amend]
+    assert store.entry.record.holders == ()
+
+
+def test_across_a_network_the_second_conflict_is_the_last_one() -> None:
+    """The first one has shown what is there, so it is written once more without a look."""
+    store, knows = Amending(HELD), Observations(NETWORK)
+    carry_out(knows, Attempt("k", Free("nobody")), store)
+    knows.expect("k", HELD, 0)
+    store.entry = replace(HELD, version=5)
+    store.others = 2
+    carry_out(knows, Attempt("k", Free("t")), store)
+    assert store.asked == [Load, Swap, Swap, Amend]
     assert store.entry.record.holders == ()
 
 
@@ -144,11 +160,12 @@ def test_a_crowd_does_not_stand_in_line_for_the_record() -> None:
 def test_who_may_have_the_lock_does() -> None:
     """A free lock must not wait for its next holder to be lucky."""
     store, knows = Amending(replace(FREE, version=5)), contended()
+    store.others = 2
     knows.expect("k", FREE, 0)
     command = replace(claim().command, queue=True, patience=SECOND)
     steps = apply_steps(knows, Attempt("k", command), command, 0)
     assert type(play(steps, store)[0]) is Granted
-    assert store.asked == [Swap, Amend]
+    assert store.asked == [Swap, Swap, Amend]
 
 
 def test_a_place_lasts_by_how_many_were_in_the_queue() -> None:

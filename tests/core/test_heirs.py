@@ -10,13 +10,14 @@ from msgspec.structs import replace
 from holdfast.core import rules
 from holdfast.core.acquiring import Terms, acquire_steps
 from holdfast.core.commands import ANYONE, FREED, Claim, Free, Granted, Stamp
-from holdfast.core.contract import Entry, exactly
+from holdfast.core.contract import Entry, Facts, exactly
 from holdfast.core.effects import Amend, Load, Swap, Wait
-from holdfast.core.holds import Attempt, Care, hold_of
+from holdfast.core.holds import Attempt
+from holdfast.core.observations import Observations
 from holdfast.core.records import LARGEST_FENCE, SECOND, Record, Waiter, decode, encode
 from holdfast.core.steps import apply_steps
 from holdfast.core.validity import deadline
-from tests.core.test_amending import Amending, contended
+from tests.core.test_amending import HOST, NETWORK, Amending, contended
 from tests.core.test_steps import CLOCK, MINE, OTHER, TTL, claim
 from tests.play import play
 
@@ -172,11 +173,38 @@ def test_a_place_that_cannot_be_swapped_is_tried_once_more() -> None:
     assert Load not in store.asked
 
 
-def test_whom_a_hold_names() -> None:
-    """The first in the queue, if it can inherit; nobody who waits in the same process."""
-    hold = hold_of("k", Granted(MINE, (FIRST, NEXT)), 0, Care())
-    assert hold.heir == "first"
-    hold.wanted = (replace(FIRST, lease=None), NEXT)
-    assert hold.heir == ""
-    hold.wanted = ()
-    assert hold.heir == ""
+@pytest.mark.parametrize(
+    ("first", "waits", "heir"),
+    [
+        (FIRST, True, ("first",)),
+        (FIRST, False, ()),  # perhaps it is on another machine, perhaps dead
+        (replace(FIRST, lease=None), True, ()),  # it has not left word for how long
+    ],
+)
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("facts", [NETWORK, HOST])
+def test_whom_a_release_names(
+    first: Waiter, waits: bool, heir: tuple[str, ...], known: bool, facts: Facts
+) -> None:
+    """The first in the queue that is there when the lock is freed, if it surely waits; whether the
+    key was known to be wanted by others or a conflict has shown it."""
+    store = Amending(Entry(replace(HELD, queue=(first, NEXT)), 2, CLOCK))
+    knows = Observations(facts, lambda token: waits and token == "first")
+    knows.saw("k", store.entry, 0, 0)
+    if known:
+        knows.contend("k")
+    else:
+        knows.saw("k", Entry(HELD, 1, CLOCK), 0, 0)
+    knows.expect("k", Entry(replace(HELD, queue=()), 1, CLOCK), 0)
+    play(apply_steps(knows, Attempt("k", Free("t")), Free("t"), 0), store)
+    assert tuple(holder.token for holder in store.entry.record.holders) == heir
+
+
+def test_across_a_network_a_conflict_is_answered_by_a_swap() -> None:
+    """It has shown the record, and an amend would begin with a look at it."""
+    store, knows = Amending(Entry(HELD, 2, CLOCK)), Observations(NETWORK, lambda token: True)
+    knows.saw("k", Entry(HELD, 1, CLOCK), 0, 0)
+    knows.expect("k", Entry(replace(HELD, queue=()), 1, CLOCK), 0)
+    play(apply_steps(knows, Attempt("k", Free("t")), Free("t"), 0), store)
+    assert store.asked == [Swap, Swap]
+    assert [holder.token for holder in store.entry.record.holders] == ["first"]

@@ -86,6 +86,7 @@ class Engine(ABC):
     def pause(self) -> None:
         """Freeze it: connections stay open, and nothing is answered."""
         os.kill(self.pid, signal.SIGSTOP)
+        wait_until_stopped(self.pid)
 
     def resume(self) -> None:
         """Let it go on."""
@@ -135,6 +136,23 @@ class Engine(ABC):
             if self._process.poll() is not None or time.monotonic() > ends_at:
                 raise RuntimeError(f"{type(self).__name__} did not start:\n{self.log()}")
             time.sleep(0.02)
+
+
+def wait_until_stopped(pid: int) -> None:
+    """Wait until a process that was sent SIGSTOP stands still. On a busy machine one of its threads
+    may answer for a while longer."""
+    ends_at = time.monotonic() + 20
+    tasks = Path(f"/proc/{pid}/task")
+    while tasks.exists() and not all(map(_is_stopped, tasks.glob("*/stat"))):
+        assert time.monotonic() < ends_at, f"process {pid} does not stop"
+        time.sleep(0.001)
+
+
+def _is_stopped(stat: Path) -> bool:
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] in "TtZX"
+    except OSError:  # it has ended meanwhile
+        return True
 
 
 def free_port() -> int:

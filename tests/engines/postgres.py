@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
-from tests.engines.base import Engine, free_port, listens
+from tests.engines.base import Engine, free_port, listens, wait_until_stopped
 
 
 def _programs() -> Path | None:
@@ -76,7 +76,8 @@ class PostgreSQL(Engine):
 
     def pause(self) -> None:
         """Freeze the server's processes, each of which serves a connection."""
-        self._signal_all(signal.SIGSTOP)
+        for pid in self._signal_all(signal.SIGSTOP):
+            wait_until_stopped(pid)
 
     def resume(self) -> None:
         """Let them go on."""
@@ -87,11 +88,13 @@ class PostgreSQL(Engine):
         self._signal_all(signal.SIGKILL)
         super().kill()
 
-    def _signal_all(self, how: signal.Signals) -> None:
+    def _signal_all(self, how: signal.Signals) -> list[int]:
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        for pid in (self.pid, *map(int, children)):
+        pids = [self.pid, *map(int, children)]
+        for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, how)
+        return pids
 
     @property
     def _data(self) -> str:

@@ -323,6 +323,25 @@ def test_who_was_behind_is_not_polled_for_at_once_again(token: str, looks: int) 
     assert looker.looks == looks
 
 
+def test_who_was_behind_leaves_the_thread_alone_and_is_polled_for_in_time() -> None:
+    """The thread wakes up by itself when the next look is due, whoever waits by then."""
+    looker = Looker(seen(*"az"))
+    poller = LocalPoller(looker, Intervals(0, 0.1, 0.1, 0.1))
+    one, again = handle("z"), handle("z")
+    poller.add(one)
+    until(lambda: bool(poller._schedules) and poller._schedules["k"].behind)
+    poller.discard(one)
+    assert poller._inbox is not None
+    looks, rung = looker.looks, list[None]()
+    poller._inbox.interrupt = lambda: rung.append(None)  # type: ignore[method-assign]
+    poller._schedules["k"].at = time.monotonic() + 0.5
+    poller.add(again)
+    until(lambda: looker.looks > looks)
+    del poller._inbox.interrupt
+    poller.close()
+    assert rung == []
+
+
 def test_a_closed_poller_keeps_nobody_waiting() -> None:
     """Whoever comes afterwards is notified at once."""
     poller, notified = LocalPoller(Looker(seen("t"))), threading.Event()

@@ -84,8 +84,6 @@ class Lease(LeaseBase[asyncio.Event]):
             passed_on = in_line and leases.pass_on(hold, attempt, now)
             if passed_on:
                 return True
-            if hold.wanted:
-                leases.name_heir(hold, attempt)
             until = now + self._driver.request_timeout
             freed = await self._driver.run(release_steps(self._observations, attempt, now, until))
         except (Unavailable, OutcomeUnknown):

@@ -10,7 +10,7 @@
 3. Whoever has just had a lock that others wanted too steps back for a moment before it claims it
    again, where the others can only poll for it.
 4. Whoever frees a lock may grant it to the first in the queue in the same write (rule 7 of
-   `rules`). It names the first that it knows of as its heir, if that is surely there to look.
+   `rules`). It names the first that it sees there as its heir, if that is surely there to look.
 5. Several keys are claimed in one fixed order, the order of their bytes, so that two parties
    never wait for each other. Leases that are already granted are kept alive meanwhile.
 """

@@ -77,13 +77,6 @@ class Hold(DiscreetState, eq=False):
         """Who holds it, for people."""
         return self.holder.owner
 
-    @property
-    def heir(self) -> str:
-        """The token of the first in the queue, as far as is known, if whoever frees the lock may
-        grant it to that one; else empty. (Callers of the same process have no token here.)"""
-        first = self.wanted[0] if self.wanted else None
-        return first.token if first is not None and first.lease is not None else ""
-
     def renewal(self, known: Holder | None = None) -> Renew:
         """Returns the command that renews it."""
         return Renew(self.token, known, self.holder if self.unwritten else None)

@@ -7,6 +7,7 @@ a lease.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -28,6 +29,10 @@ STEP_BACK: Micros = 30_000
 # in the queue, which would be a sign, looks at least once within that time.
 STEPS_BACK = 5
 _NOTHING: dict[tuple[str, str], Micros] = {}
+
+
+def _unknown(token: str) -> bool:
+    return False
 
 
 def _drop_oldest(memory: dict[str, Any]) -> None:
@@ -69,11 +74,14 @@ class Observations:
 
     __slots__ = (
         *("_back_at", "_contended", "_observed", "_steps_back", "_views"),
-        *("facts", "reached", "reading", "recall"),
+        *("awaits", "facts", "reached", "reading", "recall"),
     )
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, awaits: Callable[[str], bool] = _unknown) -> None:
+        """`awaits` says whether a call surely waits with this token at this moment, as far as that
+        can be told without a request."""
         self.facts = facts
+        self.awaits = awaits
         self.reading: Reading = UNREAD  # the last reading of the store's clock
         self.reached: Micros | None = None  # a time that the store's clock has surely shown
         self._views: dict[str, View] = {}

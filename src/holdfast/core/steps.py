@@ -39,6 +39,7 @@ from holdfast.core.commands import (
     Claim,
     Command,
     Decision,
+    Free,
     Freed,
     Granted,
     Stamp,
@@ -65,6 +66,7 @@ from holdfast.core.records import (
     SECOND,
     Discreet,
     Micros,
+    Record,
 )
 from holdfast.errors import (
     CorruptRecord,
@@ -170,6 +172,17 @@ def _stands_in_line(observations: Observations, command: Command) -> bool:
     return in_line and observations.facts.reach == "network"
 
 
+def _naming_heir(observations: Observations, command: Command, record: Record) -> Command:
+    """Whoever frees a lock names the first in the queue as its heir (rule 7 of `rules`), if that
+    one surely waits for it at this moment. Returns the command with that."""
+    if type(command) is not Free or not record.queue:
+        return command
+    first = record.queue[0]
+    if first.lease is None or not observations.awaits(first.token):
+        return command
+    return Free(command.token, first.token)
+
+
 def _swap_steps(
     observations: Observations, attempt: Attempt, command: Command, now: Micros
 ) -> Steps[Answer]:
@@ -199,7 +212,8 @@ def _swap_steps(
         if record.holders or record.queue:
             # A reply proves a party's silence only until the request for it left.
             dead = observations.dead(key, view.now, view.sent if proven else now)
-        decision = rules.decide(command, record, dead, stamp)
+        asked = _naming_heir(observations, command, record) if record.queue else command
+        decision = rules.decide(asked, record, dead, stamp)
         verdict, new = decision.verdict, decision.record
         if not proven and (new is None or type(verdict) not in proofs):
             view = None
@@ -249,7 +263,10 @@ def _swap_steps(
         observations.contend(key)
         conflicts += 1
         in_line = type(verdict) is Blocked and _stands_in_line(observations, command)
-        if observations.to_amend(key, now) and not in_line:
+        # Across a network an amend begins with a look; a conflict that leaves no doubt is one.
+        is_remote = observations.facts.reach == "network"
+        looked = is_remote and conflicts == 1 and not attempt.unsettled
+        if observations.to_amend(key, now) and not in_line and not looked:
             return (yield from _amend_steps(observations, attempt, command, now))
         at_full_speed = 1 if in_line else CONFLICTS_AT_FULL_SPEED
         if conflicts > at_full_speed and now < attempt.by:
@@ -347,7 +364,8 @@ class Amendment(Discreet, frozen=True, gc=False):
         stamp = self._stamp(entry)
         # The record was read after the request left, and nobody renews before we have written.
         dead = self.observations.dead(self.key, entry.now, self.sent)
-        decision = rules.decide(self.command, entry.record, dead, stamp)
+        command = _naming_heir(self.observations, self.command, entry.record)
+        decision = rules.decide(command, entry.record, dead, stamp)
         if decision.record is not None and decision.record.fence > LARGEST_FENCE:
             raise corrupt(self.key, Entry(entry.record))
         return decision

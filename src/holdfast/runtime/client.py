@@ -42,7 +42,7 @@ class Client:
         self.store = store
         self.facts = store.facts
         self.sinks = sinks
-        self.observations = Observations(store.facts)
+        self.observations = Observations(store.facts, store.awaits)
         self.process = os.getpid()
         self._unusable: type[HoldfastError] | None = None
         # For the keeper, which works in threads in both faces.
@@ -65,7 +65,6 @@ class Client:
             self.sinks,
             self.check_usable,
             beats_per_second,
-            store.awaits,
             self.cohorts,
         )
         fork_hooks.register(self)

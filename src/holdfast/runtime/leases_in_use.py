@@ -40,7 +40,6 @@ class LeasesInUse:
         sinks: Sinks,
         check_usable: Callable[[], None],
         beats_per_second: float | None,
-        awaits: Callable[[str], bool],
         cohorts: Cohorts | None = None,
     ) -> None:
         self._driver = driver
@@ -48,7 +47,6 @@ class LeasesInUse:
         self._observations = observations
         self._batch = observations.facts.batch
         self._check_usable = check_usable
-        self._awaits = awaits
         self.sinks = sinks
         self._process = os.getpid()
         self.callbacks = DaemonPool(CALLBACK_THREADS, "holdfast-callback")
@@ -187,13 +185,6 @@ class LeasesInUse:
             return True
         cohorts.going_back(hold, attempt)
         return False
-
-    def name_heir(self, hold: Hold, attempt: Attempt) -> None:
-        """Let the attempt that frees a hold grant the lock to the first in the queue, if that one
-        surely waits for it at this moment."""
-        heir = hold.heir
-        if heir and self._awaits(heir):
-            attempt.command = Free(hold.token, heir)
 
     def is_passed_on(self, hold: Hold) -> bool:
         """Whether another caller of this client has the hold's grant by now."""

@@ -9,9 +9,10 @@ must be seen to be taken: a script that ends where its full rules would begin sa
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
-from copy import copy
 from typing import Any
 from uuid import uuid4
 
@@ -54,10 +55,26 @@ def either(request: pytest.FixtureRequest, server: RedisServer) -> Iterator[Redi
 
 def taken_for_long(script: Script) -> Script:
     """The same, for which every record is a long one."""
-    changed = copy(script)
-    changed.use(script.source.replace(b"local LONG = 16384", b"local LONG = 0"))
+    changed = Script(script.name)
+    changed.source = script.source.replace(b"local LONG = 16384", b"local LONG = 0")
     assert changed.sha != script.sha
     return changed
+
+
+def test_only_what_is_needed() -> None:
+    """A script is put together when it is first used: a short command uses two of ten."""
+    code = """
+from holdfast.core.commands import Claim, Free
+from holdfast.stores.redis.scripts import ALL
+from holdfast.stores.registry import open_store
+
+store = open_store("redis://localhost")
+store.encoder.command("k", Claim("t", "o", "exclusive", 1_000_000), "-")
+store.encoder.command("k", Free("t"), "-")
+print([script.name for script in ALL if "source" in vars(script)])
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "['claim', 'free']"
 
 
 def test_the_switch(server: RedisServer) -> None:
@@ -261,6 +278,6 @@ def test_no_line_of_lua_is_too_long() -> None:
     """Nor of what is written; loading joins texts that stand on several lines."""
     from holdfast.stores.redis import scripts
 
-    for file in scripts._FOLDER.glob("*.lua"):
-        assert max(map(len, file.read_text().splitlines())) <= 100, file.name
+    for name, text in scripts._TEXTS.items():
+        assert max(map(len, text.splitlines())) <= 100, name
     assert all(b"' ..\n" not in script.source for script in ALL)

@@ -52,7 +52,6 @@ from holdfast.stores.redis.scripts import (
 
 # The index may have names in it that others wrote, and that are no text.
 _ANY_BYTES = "surrogateescape"
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _holder = msgspec.json.Decoder(Holder)
 _holders = msgspec.json.Decoder(tuple[Holder, ...])
 _waiters = msgspec.json.Decoder(tuple[Waiter, ...])
@@ -88,24 +87,30 @@ class Encoder:
         self._wait = wait
         self._name_of = names.record
         self._start = lru_cache(REMEMBERED)(self._make_start)
+        self._terms = lru_cache(REMEMBERED)(self._make_terms)
 
     def command(self, key: str, command: Command, beat: str) -> Call:
         """A whole command."""
         if isinstance(command, Claim):
-            return self._call(CLAIM, key, self._claim_arguments(command, beat), self._index)
+            return self._claim(key, command, beat)
         script, arguments = _COMMANDS[type(command)]
         return self._call(script, key, arguments(command, beat))
 
-    def _claim_arguments(self, claim: Claim, beat: str) -> tuple[bytes, ...]:
+    def _claim(self, key: str, claim: Claim, beat: str) -> Call:
+        """The command of every lock. What its terms say is ready; the rest is packed at once."""
         place = b"%d %b" % (claim.patience, self._client_channel) if claim.queue else b""
-        return (
-            record_text.start_text(claim.token),
-            b"%d" % claim.ttl,
-            b"%d" % ((self._tombstone // 1000) - -claim.ttl // 1000),
-            record_text.terms_text(claim.mode, claim.ttl),
-            place,
-            record_text.end_text(beat, claim.limit, claim.owner, claim.note),
-        )
+        start = record_text.start_text(claim.token)
+        end = record_text.end_text(beat, claim.limit, claim.owner, claim.note)
+        packed = b"$%d\r\n%b\r\n%b$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
+            len(start), start, self._terms(claim.mode, claim.ttl),
+            len(place), place, len(end), end,
+        )  # fmt: skip
+        return self._packed_call(CLAIM, key, 6, packed, self._index)
+
+    def _make_terms(self, mode: str, ttl: Micros) -> bytes:
+        """The arguments of a claim that follow from its terms."""
+        stay = (self._tombstone // 1000) - -ttl // 1000
+        return b"".join(map(bulk, (b"%d" % ttl, b"%d" % stay, record_text.terms_text(mode, ttl))))
 
     def load(self, key: str) -> Call:
         """The record, and the clock."""
@@ -135,15 +140,20 @@ class Encoder:
     def _call(
         self, script: Script, key: str, arguments: tuple[bytes, ...], index: tuple[bytes, ...] = ()
     ) -> Call:
-        waited_for = self._wait and script in _WAITED_FOR
-        if waited_for:
-            arguments = (*arguments, b"!")
-        chosen, name, start = self._start(script, key, len(arguments), index)
         # hiredis packs too, but takes three times as long.
-        request = start + b"".join([b"$%d\r\n%b\r\n" % (len(one), one) for one in arguments])
-        if waited_for:
-            return Call(chosen, name, request + self._wait, self._wait, 2)
-        return Call(chosen, name, request, looks=script in _LOOKS)
+        packed = b"".join([b"$%d\r\n%b\r\n" % (len(one), one) for one in arguments])
+        return self._packed_call(script, key, len(arguments), packed, index)
+
+    def _packed_call(
+        self, script: Script, key: str, count: int, packed: bytes, index: tuple[bytes, ...]
+    ) -> Call:
+        """A call with so many arguments."""
+        if self._wait and script in _WAITED_FOR:
+            chosen, name, start = self._start(script, key, count + 1, index)
+            request = start + packed + WRITE_SOMETHING + self._wait
+            return Call(chosen, name, request, self._wait, 2)
+        chosen, name, start = self._start(script, key, count, index)
+        return Call(chosen, name, start + packed, looks=script in _LOOKS)
 
     def _make_start(
         self, script: Script, key: str, count: int, index: tuple[bytes, ...]
@@ -196,6 +206,8 @@ _COMMANDS: dict[type, tuple[Script, Callable[[Any, str], tuple[bytes, ...]]]] = 
 _WAITED_FOR = {CLAIM, RENEW, OFFER, TAKE}
 # These change nothing.
 _LOOKS = {LOAD, SCAN}
+# The last argument of a command that WAIT is to wait for.
+WRITE_SOMETHING = bulk(b"!")
 # So many requests have their start ready.
 REMEMBERED = 1024
 
@@ -315,4 +327,4 @@ def page(reply: list[Any], limit: int) -> Page:
 
 def _is_text(key: str) -> bool:
     """Whether it is a key of ours, and not somebody else's bytes."""
-    return key.isascii() or not _SURROGATE.search(key)
+    return key.isascii() or not re.search("[\ud800-\udfff]", key)

@@ -11,7 +11,6 @@ health checks, decoding, maintenance messages) is switched off: see `connection`
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
@@ -42,6 +41,13 @@ _SETTINGS = frozenset(
 )  # fmt: skip
 _NUMBERS = {"db": int, "socket_timeout": float, "socket_connect_timeout": float}
 _SWITCHES = ("socket_keepalive", "ssl_check_hostname")
+# What redis-py tells the server about itself. Left alone, it goes through the list of all installed
+# packages for its own version. Before 7.2 it has done that by now, and cannot be told.
+_DRIVER: dict[str, Any] = (
+    {"driver_info": redis.DriverInfo(lib_version=redis.__version__)}
+    if hasattr(redis, "DriverInfo")
+    else {}
+)
 
 
 class Settings(Struct, frozen=True):
@@ -69,6 +75,7 @@ class Settings(Struct, frozen=True):
             "retry": retry,
             "decode_responses": False,
             "health_check_interval": 0,
+            **_DRIVER,
         }
         if at_most_s is not None:
             for name in _TIMEOUTS:
@@ -284,7 +291,7 @@ def check_options(
     namespace: str, replicas: int, wait_s: float, tombstone_s: float, timeout_s: float
 ) -> None:
     """Refuse options that make no sense."""
-    if not namespace or re.search(r"[{}\s]", namespace):
+    if not namespace or any(char in "{}" or char.isspace() for char in namespace):
         raise BadOption("namespace is what all keys start with: no braces, no blanks.")
     if replicas < 0:
         raise BadOption("wait_replicas is how many replicas must confirm a grant: 0 or more.")

@@ -43,8 +43,9 @@ WAKE = b":wake"
 _MOST = 2**53 - 1
 
 _json = msgspec.json.Encoder()
-_REV = re.compile(rb'\{"v":\d+,"rev":([1-9]\d{0,15}),')
-_HEAD = re.compile(
+# Patterns that only a load needs. They are compiled when it comes, and `re` remembers them.
+_REV = rb'\{"v":\d+,"rev":([1-9]\d{0,15}),'
+_LAYOUT = (
     rb'\{"v":1,"rev":\d+,"fence":\d+,"updated_at":\d+,"freed":"[^"]*","soonest":\d+,'
     rb'"holders":\[\n(?:\{"token":"[^"]*","fence":\d+,"mode":"[a-z]+","ttl":\d+,'
     rb'"acquired_at":\d+,"expires_at":\d+,"beat":"[^"]*","limit":\w+,"offered":[a-z]+,'
@@ -219,7 +220,7 @@ def read(raw: bytes | None, now: Interval) -> Entry:
         record = decode(raw)
     except Undecodable as why:
         return faulty_entry(why, version, now)
-    if _HEAD.fullmatch(raw) is None or record.fence >= _MOST or not isinstance(version, int):
+    if re.fullmatch(_LAYOUT, raw) is None or record.fence >= _MOST or not isinstance(version, int):
         fault = "its text is not in the layout that Holdfast writes to Redis"
         return Entry(version=version, now=now, fault=fault)
     return Entry(record, version, now)
@@ -239,7 +240,7 @@ def read_past(texts: list[bytes]) -> tuple[Happening, ...]:
 
 def version_of(raw: bytes) -> Version:
     """The rev of a record, or a digest of whatever else is there."""
-    found = _REV.match(raw)
+    found = re.match(_REV, raw)
     if found and int(found[1]) < _MOST:
         return int(found[1])
     return sha1(raw, usedforsecurity=False).hexdigest()

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from holdfast.core.commands import ANYONE, NOBODY, Wake
 from holdfast.core.contract import Entry, exactly
-from holdfast.core.records import Record, encode
+from holdfast.core.records import Holder, Record, encode
 from holdfast.stores.base import entry_from
 
 LONGEST_OWNERS = 1000
@@ -31,16 +31,26 @@ def entry_of(now: int, version: int | None, record: str | None) -> Entry:
 def columns_of(record: Record, wake: Wake) -> dict[str, Any]:
     """Returns what is written: the record, and for people what can be read off it."""
     holders = record.holders
-    owners = ", ".join(sorted({holder.owner for holder in holders})).replace("\0", "\ufffd")
-    return {
-        "mode": holders[0].mode if holders else "free",
-        "owners": owners if len(owners) <= LONGEST_OWNERS else f"{owners[: LONGEST_OWNERS - 1]}…",
-        # The record's own may be larger: a grant reserves some.
-        "fence": max((holder.fence for holder in holders), default=record.fence),
-        "expires_at": max((holder.expires_at for holder in holders), default=None),
+    columns: dict[str, Any] = {
+        "mode": "free",
+        "owners": "",
+        "fence": record.fence,
+        "expires_at": None,
         "turn": int(wake != NOBODY),
         "record": encode(record).decode(),
     }
+    if holders:
+        columns["mode"] = holders[0].mode
+        columns["owners"] = _owners(holders)
+        # The record's own may be larger: a grant reserves some.
+        columns["fence"] = max([holder.fence for holder in holders])
+        columns["expires_at"] = max([holder.expires_at for holder in holders])
+    return columns
+
+
+def _owners(holders: Sequence[Holder]) -> str:
+    owners = ", ".join(sorted({holder.owner for holder in holders})).replace("\0", "\ufffd")
+    return owners if len(owners) <= LONGEST_OWNERS else f"{owners[: LONGEST_OWNERS - 1]}…"
 
 
 def array_of(values: Sequence[str | int | None]) -> str:

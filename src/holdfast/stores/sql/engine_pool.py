@@ -51,6 +51,9 @@ class EnginePool:
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._within = within
 
+    def idle(self) -> None:
+        """The application's pool knows which are."""
+
     def acquire(self, ends_at: float) -> EngineConnection:
         """Returns a connection that nobody else uses."""
         lent = self._within(ends_at, self._connect, lambda late: late.close())

@@ -57,6 +57,9 @@ class EnginePool:
         self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self._within = within
 
+    async def idle(self) -> None:
+        """The application's pool knows which are."""
+
     async def acquire(self, ends_at: float) -> EngineConnection:
         """Returns a connection that nobody else uses."""
         lent = await self._within(ends_at, self._connect, lambda late: late.close())

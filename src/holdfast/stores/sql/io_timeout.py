@@ -31,11 +31,6 @@ class SocketTimeouts:
         self._looks_at: float | None = None  # when the thread looks next; None: there is none
         self._closed = False
 
-    def until(self, ends_at: float, connection: Any) -> PendingCall:
-        """Returns a context for a call on the driver's connection. If the call has not ended by
-        then (on Python's monotonic clock) it fails with a TimeoutError."""
-        return PendingCall(self, ends_at, connection)
-
     def close(self) -> None:
         """Let the thread end as soon as nothing is pending: clients may come and go quickly."""
         with self._lock:
@@ -83,8 +78,8 @@ class SocketTimeouts:
 
 
 class PendingCall:
-    """A blocking call while it is under way: when it must have ended, and the driver's
-    connection."""
+    """The context of a blocking call on the driver's connection. If the call has not ended by
+    `ends_at` (on Python's monotonic clock) it fails with a TimeoutError."""
 
     __slots__ = ("_timeouts", "connection", "ends_at")
 

@@ -61,7 +61,7 @@ class MySQLDialect(Dialect):
     def swap_queries(self, swap: Swap) -> Queries[Outcome]:
         """One statement; a second one shows what is there if it did not fit."""
         try:
-            written = self.written(swap.version, (yield from self.swap_query(swap)))
+            written = self.written(swap.version, (yield self.swap_query(swap)))
         except AlreadyThere:
             written = None
         if written is None:

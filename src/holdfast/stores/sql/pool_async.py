@@ -44,9 +44,29 @@ class OwnedPool:
         # again when it is collected. On an event loop they are kept instead: aiomysql complains
         # about a connection that is collected after the end of its loop.
         self._all: MutableSet[OwnedConnection] = set() if ASYNC else weakref.WeakSet()
+        self._reserving = 0  # how many are in `_reserve`, where they may wait for a change
         self._closed = False
         self._broke_at = 0.0
         self._process = os.getpid()
+
+    async def idle(self) -> OwnedConnection | None:
+        """Returns a connection that is open and that nobody else uses, if there is one. Most calls
+        get theirs here, without a lock."""
+        while (connection := self._pop()) is not None:
+            if self._is_usable(connection):
+                return connection
+            await self.discard(connection)
+        return None
+
+    def _pop(self) -> OwnedConnection | None:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    def _is_usable(self, connection: OwnedConnection) -> bool:
+        fresh = connection.opened_at > max(self._broke_at, time.monotonic() - RECYCLE_S)
+        return fresh and not connection.is_closed_by_server()
 
     async def acquire(self, ends_at: float) -> OwnedConnection:
         """Returns a connection that nobody else uses."""
@@ -54,8 +74,7 @@ class OwnedPool:
         while True:
             connection = await self._reserve(shortage, ends_at)
             if connection.opened_at:
-                fresh = connection.opened_at > max(self._broke_at, time.monotonic() - RECYCLE_S)
-                if fresh and not connection.is_closed_by_server():
+                if self._is_usable(connection):
                     return connection
                 await self.discard(connection)
                 continue
@@ -73,18 +92,23 @@ class OwnedPool:
         connections those that are open are waited for, if there are any."""
         in_time = True
         async with self._lock:
-            if shortage is not None and not self._all:
-                raise shortage
-            while not self._closed:
-                if self._idle:
-                    return self._idle.pop()
-                if not self._all or (shortage is None and len(self._all) < self._size):
-                    connection = self._new_connection()
-                    self._all.add(connection)
-                    return connection
-                if not in_time:
-                    raise shortage or PoolIsEmpty()
-                in_time = await self._wait(ends_at - time.monotonic())
+            # Before the look: whoever gives a connection back after it notifies.
+            self._reserving += 1
+            try:
+                if shortage is not None and not self._all:
+                    raise shortage
+                while not self._closed:
+                    if (connection := self._pop()) is not None:
+                        return connection
+                    if not self._all or (shortage is None and len(self._all) < self._size):
+                        connection = self._new_connection()
+                        self._all.add(connection)
+                        return connection
+                    if not in_time:
+                        raise shortage or PoolIsEmpty()
+                    in_time = await self._wait(ends_at - time.monotonic())
+            finally:
+                self._reserving -= 1
         raise ConnectionError("the store was closed meanwhile")
 
     async def _wait(self, seconds: float) -> bool:
@@ -106,8 +130,9 @@ class OwnedPool:
         """Take a connection back that is in good order. Never raises: what was answered stays
         answered."""
         self._idle.append(connection)  # before anything that can be cancelled: no place is lost
-        async with self._lock:
-            self._changed.notify()
+        if self._reserving:
+            async with self._lock:
+                self._changed.notify()
         if self._closed:
             await self.close()
 

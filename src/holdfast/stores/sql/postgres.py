@@ -62,7 +62,7 @@ class PostgreSQLDialect(Dialect):
 
     def swap_queries(self, swap: Swap) -> Queries[Outcome]:
         """One statement; a second one shows what is there if it did not fit."""
-        written = self.written(swap.version, (yield from self.swap_query(swap)))
+        written = self.written(swap.version, (yield self.swap_query(swap)))
         if written is None:
             return Conflict((yield from self.load_queries(swap.key)))
         return written if swap.record else Swapped(None, written.now)

@@ -157,7 +157,7 @@ class Dialect(ABC):
 
     def load_queries(self, key: str) -> Queries[Entry]:
         """Returns what is there now."""
-        answer = yield from self.reading("load", key=key)
+        answer: Answer = yield self.reading("load", key=key)
         return entry_of(*answer.rows[0])
 
     @abstractmethod

@@ -144,8 +144,8 @@ class SQLStore(_Base):
     ) -> Outcome:
         """One INSERT, UPDATE or DELETE."""
         outcome = self._run(self.dialect.swap_queries(Swap(key, version, record, wake)), by)
-        # Those on this machine who are polled for need not wait for the next look.
-        self.poller.notify(key, wake)
+        if wake:  # those on this machine who are polled for need not wait for the next look
+            self.poller.notify(key, wake)
         return outcome
 
     def amend(self, key: str, change: Change, by: Micros = NEVER) -> Amended:
@@ -154,7 +154,7 @@ class SQLStore(_Base):
         amended = self._run(self.dialect.amend_queries(key, change), by)
         if amended is None:
             queries = partial(self.dialect.amend_held_queries, key, change)
-            amended = self._do(partial(self.transport.transact, queries, by), by)
+            amended = self.transport.transact(queries, by)
         self.poller.notify(key, amended.decision.wake)
         return amended
 
@@ -163,15 +163,12 @@ class SQLStore(_Base):
         return self._run(self.dialect.scan_queries(prefix, cursor, limit), by)
 
     def _run(self, queries: Queries[R], by: Micros) -> R:
-        return self._do(partial(self.transport.run, queries, by), by)
+        return self._ready_and_run(queries, by)
 
-    def _do(self, call: Callable[[], R], by: Micros) -> R:
-        return self._ready_and_do(call, by)
-
-    def _ready_and_do(self, call: Callable[[], R], by: Micros) -> R:
+    def _ready_and_run(self, queries: Queries[R], by: Micros) -> R:
         if not self.dialect.ready:
             self._get_ready(by)
-        return call()
+        return self.transport.run(queries, by)
 
     def _get_ready(self, by: Micros = NEVER) -> None:
         # Several may do this at once; nobody waits for another one's answer.

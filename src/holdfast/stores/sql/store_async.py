@@ -9,7 +9,6 @@ store, from which renewals come: one thread that listens or polls wakes tasks as
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,7 +33,7 @@ if ASYNC:
         from holdfast.stores.sql.store import SQLStore
 else:
     import weakref
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from msgspec.structs import replace
 
@@ -172,8 +171,8 @@ class AsyncSQLStore(_Base):
     ) -> Outcome:
         """One INSERT, UPDATE or DELETE."""
         outcome = await self._run(self.dialect.swap_queries(Swap(key, version, record, wake)), by)
-        # Those on this machine who are polled for need not wait for the next look.
-        self.poller.notify(key, wake)
+        if wake:  # those on this machine who are polled for need not wait for the next look
+            self.poller.notify(key, wake)
         return outcome
 
     async def amend(self, key: str, change: Change, by: Micros = NEVER) -> Amended:
@@ -182,7 +181,10 @@ class AsyncSQLStore(_Base):
         amended = await self._run(self.dialect.amend_queries(key, change), by)
         if amended is None:
             queries = partial(self.dialect.amend_held_queries, key, change)
-            amended = await self._do(partial(self.transport.transact, queries, by), by)
+            if ASYNC:
+                amended = await finish(self.transport.transact(queries, by))
+            else:
+                amended = self.transport.transact(queries, by)
         self.poller.notify(key, amended.decision.wake)
         return amended
 
@@ -191,19 +193,16 @@ class AsyncSQLStore(_Base):
         return await self._run(self.dialect.scan_queries(prefix, cursor, limit), by)
 
     async def _run(self, queries: Queries[R], by: Micros) -> R:
-        return await self._do(partial(self.transport.run, queries, by), by)
-
-    async def _do(self, call: Callable[[], Awaitable[R]], by: Micros) -> R:
         if ASYNC:
             # A cancelled call goes on for a moment, so that whoever undoes it comes after.
-            return await finish(self._ready_and_do(call, by))
+            return await finish(self._ready_and_run(queries, by))
         else:
-            return self._ready_and_do(call, by)
+            return self._ready_and_run(queries, by)
 
-    async def _ready_and_do(self, call: Callable[[], Awaitable[R]], by: Micros) -> R:
+    async def _ready_and_run(self, queries: Queries[R], by: Micros) -> R:
         if not self.dialect.ready:
             await self._get_ready(by)
-        return await call()
+        return await self.transport.run(queries, by)
 
     async def _get_ready(self, by: Micros = NEVER) -> None:
         # Several may do this at once; nobody waits for another one's answer.

@@ -19,10 +19,11 @@ from holdfast.stores.sql import connect
 from holdfast.stores.sql.connections import CONNECTIONS, OwnedConnection, PooledConnection
 from holdfast.stores.sql.errors import Again, AlreadyThere, Broken, Doing, NoMore, cause, is_foreign
 from holdfast.stores.sql.errors import trouble as trouble_of
-from holdfast.stores.sql.io_timeout import SocketTimeouts
+from holdfast.stores.sql.io_timeout import PendingCall, SocketTimeouts
 from holdfast.stores.sql.pool import OwnedPool
 from holdfast.stores.sql.protocol import Answer, Dialect, Queries, Query
 
+A = TypeVar("A")
 R = TypeVar("R")
 
 # A statement that lost against another one (deadlock, serialization) is tried this often.
@@ -64,19 +65,19 @@ class Transport:
 
     def execute(self, query: Query, by: Micros = NEVER) -> Answer:
         """Run one statement. Returns its answer."""
-        return self._retried(partial(self._once, query), by)
+        return self._retried(self._once, query, by)
 
     def transact(self, make_queries: Callable[[], Queries[R]], by: Micros) -> R:
         """Run the queries of a transaction on one connection. Returns its outcome."""
-        return self._retried(lambda ends_at: self._transact(make_queries(), ends_at), by)
+        return self._retried(self._transact, make_queries, by)
 
-    def _retried(self, once: Callable[[float], R], by: Micros) -> R:
+    def _retried(self, once: Callable[[A, float], R], asked: A, by: Micros) -> R:
         """Returns what `once` returns, which is called again if that is harmless and may help."""
         tries = 0
         while True:
             tries += 1
             try:
-                return once(self.ends_at(by))
+                return once(asked, self.ends_at(by))
             except (Again, Broken) as lost:
                 pause = pause_before_retry(lost, tries)
                 if pause is None or clock.monotonic() + pause * SECOND >= by:
@@ -116,7 +117,7 @@ class Transport:
         _abandoned.append(self.pool.abandon())
 
     def _once(self, query: Query, ends_at: float) -> Answer:
-        connection = self.acquire(ends_at)
+        connection = self.pool.idle() or self.acquire(ends_at)
         try:
             answer = self.ask(connection, query, ends_at)
         except BaseException as exc:
@@ -132,7 +133,7 @@ class Transport:
         self.pool.release(connection)
         return answer
 
-    def _transact(self, queries: Queries[R], ends_at: float) -> R:
+    def _transact(self, make_queries: Callable[[], Queries[R]], ends_at: float) -> R:
         connection = self.acquire(ends_at)
         doing: Doing = "reading"
 
@@ -142,7 +143,7 @@ class Transport:
             return self.ask(connection, query, ends_at)
 
         try:
-            outcome = run(queries, {}, {Query: ask})
+            outcome = run(make_queries(), {}, {Query: ask})
         except BaseException as exc:
             # Whatever it was, a transaction may be open: with the connection it ends.
             gone = connection.is_gone()
@@ -195,7 +196,7 @@ class Transport:
 
     def _limit(self, ends_at: float, connection: PooledConnection) -> Any:
         """Returns a context whose body fails with a TimeoutError if it has not ended by then."""
-        return self._timeouts.until(ends_at, connection.driver)
+        return PendingCall(self._timeouts, ends_at, connection.driver)
 
     def _is_shortage(self, exc: Exception) -> bool:
         return not is_foreign(exc) and isinstance(self._trouble(exc, "connecting")[0], NoMore)

@@ -26,8 +26,9 @@ else:
     from concurrent.futures import Future
 
     from holdfast.runtime.pool import DaemonPool
-    from holdfast.stores.sql.io_timeout import SocketTimeouts
+    from holdfast.stores.sql.io_timeout import PendingCall, SocketTimeouts
 
+A = TypeVar("A")
 R = TypeVar("R")
 
 # A statement that lost against another one (deadlock, serialization) is tried this often.
@@ -70,19 +71,19 @@ class Transport:
 
     async def execute(self, query: Query, by: Micros = NEVER) -> Answer:
         """Run one statement. Returns its answer."""
-        return await self._retried(partial(self._once, query), by)
+        return await self._retried(self._once, query, by)
 
     async def transact(self, make_queries: Callable[[], Queries[R]], by: Micros) -> R:
         """Run the queries of a transaction on one connection. Returns its outcome."""
-        return await self._retried(lambda ends_at: self._transact(make_queries(), ends_at), by)
+        return await self._retried(self._transact, make_queries, by)
 
-    async def _retried(self, once: Callable[[float], Awaitable[R]], by: Micros) -> R:
+    async def _retried(self, once: Callable[[A, float], Awaitable[R]], asked: A, by: Micros) -> R:
         """Returns what `once` returns, which is called again if that is harmless and may help."""
         tries = 0
         while True:
             tries += 1
             try:
-                return await once(self.ends_at(by))
+                return await once(asked, self.ends_at(by))
             except (Again, Broken) as lost:
                 pause = pause_before_retry(lost, tries)
                 if pause is None or clock.monotonic() + pause * SECOND >= by:
@@ -133,7 +134,7 @@ class Transport:
         _abandoned.append(self.pool.abandon())
 
     async def _once(self, query: Query, ends_at: float) -> Answer:
-        connection = await self.acquire(ends_at)
+        connection = await self.pool.idle() or await self.acquire(ends_at)
         try:
             answer = await self.ask(connection, query, ends_at)
         except BaseException as exc:
@@ -149,7 +150,7 @@ class Transport:
         await self.pool.release(connection)
         return answer
 
-    async def _transact(self, queries: Queries[R], ends_at: float) -> R:
+    async def _transact(self, make_queries: Callable[[], Queries[R]], ends_at: float) -> R:
         connection = await self.acquire(ends_at)
         doing: Doing = "reading"
 
@@ -159,7 +160,7 @@ class Transport:
             return await self.ask(connection, query, ends_at)
 
         try:
-            outcome = await run(queries, {}, {Query: ask})
+            outcome = await run(make_queries(), {}, {Query: ask})
         except BaseException as exc:
             # Whatever it was, a transaction may be open: with the connection it ends.
             gone = connection.is_gone()
@@ -221,7 +222,7 @@ class Transport:
         if ASYNC:
             return asyncio.timeout(ends_at - time.monotonic())
         else:
-            return self._timeouts.until(ends_at, connection.driver)
+            return PendingCall(self._timeouts, ends_at, connection.driver)
 
     def _is_shortage(self, exc: Exception) -> bool:
         return not is_foreign(exc) and isinstance(self._trouble(exc, "connecting")[0], NoMore)

@@ -157,7 +157,8 @@ class SQLiteStore(LocalStore):
         return outcomes
 
     def amend(self, key: str, change: Change, by: Micros = NEVER) -> Amended:
-        """Look, decide and write in one transaction, which keeps all other writers out."""
+        """Look, decide, and write if the record is still the same. If it is not, do all of that in
+        one transaction, which keeps all other writers out."""
         try:
             amended = self._when_free(by, lambda: self._amend(key, change))
         except StoreReadOnly:
@@ -251,17 +252,36 @@ class SQLiteStore(LocalStore):
             return [self._swap(swap.key, swap.version, swap.record, swap.wake) for swap in swaps]
 
     def _amend(self, key: str, change: Change) -> Amended:
-        with self._connection.transaction():
-            entry = self._load(key)
-            decision = change(entry)
-            if decision.record is not None:
-                swapped = self._swap(key, entry.version, decision.record, decision.wake)
-                if not isinstance(swapped, Swapped):
-                    raise not_written(key)
-                entry = Entry(decision.record, swapped.version, entry.now)
-        return Amended(decision, entry)
+        # Mostly nobody else writes between two statements, and for a mere look none is kept out.
+        amended = self._look_and_write(key, change)
+        if amended is None:
+            with self._connection.transaction():
+                amended = self._look_and_write(key, change)
+        if amended is None:
+            raise not_written(key)
+        return amended
+
+    def _look_and_write(self, key: str, change: Change) -> Amended | None:
+        """Returns None if the record was another one when it was to be written."""
+        now = self._clock.now()
+        if not 0 <= now - self._checked_at < FILE_CHECKED_FOR:
+            self._check_file(now)
+        entry = self._look(key)
+        decision = change(entry)
+        if decision.record is None:
+            return Amended(decision, entry)
+        written = self._write(key, entry.version, decision.record, decision.wake)
+        if written is None:
+            return None
+        return Amended(decision, Entry(decision.record, written.version, entry.now))
 
     def _swap(self, key: str, version: Version, record: Record | None, wake: Wake) -> Outcome:
+        return self._write(key, version, record, wake) or Conflict(self._load(key))
+
+    def _write(
+        self, key: str, version: Version, record: Record | None, wake: Wake
+    ) -> Swapped | None:
+        """Returns None if the version is another one."""
         now = self._clock.now()
         if not 0 <= now - self._checked_at < FILE_CHECKED_FOR:
             self._check_file(now)
@@ -269,11 +289,14 @@ class SQLiteStore(LocalStore):
         raw = None if record is None else encode(record).decode()
         sql, values = swap_statement(key, version, raw, written, wake)
         if self._connection.run(sql, values, writing=True).rowcount != 1:
-            return Conflict(self._load(key))
+            return None
         return Swapped(None if raw is None else written, Interval(now, now))
 
     def _load(self, key: str) -> Entry:
         self._check_file(self._clock.now())
+        return self._look(key)
+
+    def _look(self, key: str) -> Entry:
         row = self._connection.run(LOAD, (key,)).fetchone()
         return entry_of(row, self._now())
 

@@ -155,8 +155,14 @@ class LocalPoller:
                 return
             if own is None:
                 self._inbox.open(handle)
-            self._new.append(handle.key)
-            self._inbox.interrupt()
+            if not self._is_planned(handle.key):
+                self._new.append(handle.key)
+                self._inbox.interrupt()
+
+    def _is_planned(self, key: str) -> bool:
+        """Whether the thread looks at this key early enough without being told."""
+        schedule = self._schedules.get(key)
+        return schedule is not None and schedule.behind and schedule.at > time.monotonic()
 
     def discard(self, handle: WaitHandle) -> None:
         """Stop watching for this call."""
@@ -227,7 +233,14 @@ class LocalPoller:
                 self._look(self._due(keys, now), now)
             elif now - wanted_at > LINGER_S and self._stop():
                 return
-            next_at = min((self._schedules[key].at for key in keys), default=now + LINGER_S)
+            # Also for keys that nobody waits for just now: whoever is behind others does not
+            # interrupt this thread when it waits again.
+            planned = (
+                one.at for key, one in self._schedules.items() if key in keys or one.at > now
+            )
+            next_at = min(planned, default=now + LINGER_S)
+            if not keys:
+                next_at = min(next_at, now + LINGER_S)
             for handle in inbox.wait(next_at - time.monotonic()):
                 handle.notify()
         with self._lock:

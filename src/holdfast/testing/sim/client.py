@@ -41,7 +41,9 @@ class SimClient:
         self.name = f"c{slot}" + "'" * generation
         self.clock = Clock(drawn_rate(rng), rng.randrange(1, _DECADE))
         self.wall_offset = rng.randrange(_DECADE) if rng.random() < 0.7 else 5 * _DECADE
-        self.observations = Observations(world.facts)
+        self.observations = Observations(
+            world.facts, lambda token: world.network.awaits(token, rng)
+        )
         self.keeper = Keeper(world.plan.beats_per_second)
         self.cohorts = Cohorts(nullcontext())
         self.beliefs: dict[Hold, Belief] = {}

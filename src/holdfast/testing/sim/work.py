@@ -186,10 +186,7 @@ def release(client: SimClient, op: Op, belief: Belief) -> Script[None]:
     cohorts, now = client.cohorts, client.now()
     if cohorts.pass_on(hold, now):
         return
-    heir = hold.heir
-    if heir and not client.world.network.awaits(heir, op.rng):
-        heir = ""
-    attempt = Attempt(hold.key, Free(hold.token, heir), NO_BEAT)
+    attempt = Attempt(hold.key, Free(hold.token), NO_BEAT)
     attempt.touched = True
     cohorts.going_back(hold, attempt)
     by = _answers_by(client)

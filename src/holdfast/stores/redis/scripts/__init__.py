@@ -16,29 +16,44 @@ from pathlib import Path
 
 from holdfast.stores.redis.resp import bulk
 
-_FOLDER = Path(__file__).parent
 _RULES = ("record", "queue_head", "queue", "rules")
 # A text that is broken over two lines to keep them short. Lua would join it in every run.
-_BROKEN_TEXT = re.compile(r"' \.\.\n *'")
+_BROKEN_TEXT = re.compile(rb"' \.\.\n *'")
+# All files at once: a release that is installed later brings others.
+_TEXTS = {
+    file.stem: file.read_bytes()
+    for file in Path(__file__).parent.iterdir()
+    if file.suffix == ".lua"
+}
 
 
 class Script:
-    """One script: some shared parts, then its own."""
+    """One script: some shared parts, then its own. It is put together when it is needed: a short
+    command needs two of them."""
 
     def __init__(self, name: str, *parts: str) -> None:
         self.name = name
         self.parts = ("start", *parts, name)
-        files = [_FOLDER / f"{part}.lua" for part in self.parts]
-        source = "\n".join(file.read_text(encoding="utf-8") for file in files)
-        self.use(_BROKEN_TEXT.sub("", source).encode())
 
-    def use(self, source: bytes) -> None:
-        """Be this text."""
-        self.source = source
-        self.sha = sha1(self.source, usedforsecurity=False).hexdigest().encode()
-        # How a request starts that names the script, and one that brings it along.
-        self.by_hash = bulk(b"EVALSHA") + bulk(self.sha)
-        self.in_full = bulk(b"EVAL") + bulk(self.source)
+    @cached_property
+    def source(self) -> bytes:
+        """What the server runs."""
+        return _BROKEN_TEXT.sub(b"", b"\n".join([_TEXTS[part] for part in self.parts]))
+
+    @cached_property
+    def sha(self) -> bytes:
+        """How the server calls it."""
+        return sha1(self.source, usedforsecurity=False).hexdigest().encode()
+
+    @cached_property
+    def by_hash(self) -> bytes:
+        """How a request starts that names the script."""
+        return bulk(b"EVALSHA") + bulk(self.sha)
+
+    @property
+    def in_full(self) -> bytes:
+        """How a request starts that brings it along."""
+        return bulk(b"EVAL") + bulk(self.source)
 
     @cached_property
     def without_fast_paths(self) -> Script:
