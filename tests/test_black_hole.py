@@ -109,6 +109,8 @@ def test_tasks_can_be_cancelled(store: str, port: int) -> None:
     asyncio.run(run())
 
 
+# A socket that redis-py was just connecting is closed by Python, with a warning.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("store", URLS)
 def test_a_signal_interrupts(store: str, port: int) -> None:
     """What its handler raises comes out at once, as Ctrl-C does."""

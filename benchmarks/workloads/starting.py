@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
+from pathlib import Path
 
 from benchmarks.harness import Column, Figures, Scale, Turn, Workload
 from benchmarks.peers import Contestant
@@ -64,8 +65,13 @@ def _compiled() -> tempfile.TemporaryDirectory[str]:
 
 def _start(env: Mapping[str, str]) -> Figures:
     least = _cpu([sys.executable, "-c", "pass"], env)
-    ours = _cpu([sys.executable, "-m", "holdfast", "run", "k", "--", "true"], env)
+    ours = _cpu([_script(), "run", "k", "--", "true"], env)
     return {"start_ms": ours * 1e3, "times_python": ours / least}
+
+
+def _script() -> str:
+    """What cron runs; `python -m holdfast` takes a little longer."""
+    return str(Path(sys.executable).with_name("holdfast"))
 
 
 def _cpu(command: Sequence[str], env: Mapping[str, str]) -> float:
