@@ -25,6 +25,8 @@ from holdfast.stores.waiting.local_wakeups import (
     LinuxInbox,
     address_of,
     open_inbox,
+    open_socket,
+    waits_here,
     wake,
 )
 from tests.helpers import until
@@ -117,6 +119,32 @@ def test_a_child_leaves_the_parents_sockets_alone(inbox: LinuxInbox) -> None:
     assert os.waitpid(pid, 0)[1] == 0
     wake(["one"])
     assert inbox.wait(20) == [one]
+
+
+def test_a_child_does_not_wait_in_the_place_of_its_parent() -> None:
+    """A call that waits in its own thread has its own socket. When it is over, or its process is,
+    nobody waits there: whoever frees the lock would leave it to nobody."""
+    opened = open_socket("one")
+    assert opened is not None
+    ends, end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(end)
+        os.read(ends, 1)
+        os._exit(0)
+    try:
+        assert waits_here("one")
+        wake(["one"])
+        assert opened.recv(1) == b"1"
+        opened.close()
+        until(lambda: not waits_here("one"))
+        again = open_socket("one")  # the name is free
+        assert again is not None
+        again.close()
+    finally:
+        os.close(end)
+        os.close(ends)
+        os.waitpid(pid, 0)
 
 
 @pytest.mark.parametrize("missing", ["epoll", "descriptors"])

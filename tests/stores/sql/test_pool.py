@@ -106,6 +106,87 @@ def test_no_connection_left(server: Server) -> None:
             load.result(10)
 
 
+def test_nobody_overtakes_whoever_waits_for_a_connection(server: Server) -> None:
+    """Not even a thread that gives one back and comes again before the other is awake: with a few
+    such threads the others, and renewals with them, would wait until their time is over."""
+    store = server.open(query="pool_size=1")
+    store.setup()
+    pool = store.transport.pool
+    with ThreadPoolExecutor(1) as threads:
+        for _ in range(20):
+            connection = store.transport.acquire(store.transport.ends_at())
+            waiting = threads.submit(store.load, "k")
+            until(lambda: pool._waiting)
+            pool.release(connection)
+            assert pool.idle() is None
+            waiting.result(20)
+    connection = pool.idle()
+    assert connection is not None
+    pool.release(connection)
+
+
+def test_no_task_overtakes_another_that_waits_for_a_connection(server: Server) -> None:
+    """The same on an event loop."""
+
+    async def run() -> None:
+        blocking = open_store(server.url(query="pool_size=1"))
+        store: Any = blocking.to_async()
+        await store.setup()
+        pool = store.transport.pool
+        connection = await store.transport.acquire(store.transport.ends_at())
+        waiting = [asyncio.ensure_future(store.load("k")) for _ in range(3)]
+        while len(pool._waiting) < 3:
+            await asyncio.sleep(0)
+        waiting[0].cancel()
+        await pool.release(connection)
+        assert await pool.idle() is None
+        await asyncio.gather(*waiting[1:])
+        with pytest.raises(asyncio.CancelledError):
+            await waiting[0]
+        connection = await pool.idle()
+        assert connection is not None
+        await pool.release(connection)
+        await store.close()
+        blocking.close()
+
+    asyncio.run(run())
+
+
+def test_whoever_waits_looks_by_itself_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that was told of a connection may have been interrupted, and told nobody."""
+    monkeypatch.setattr("holdfast.stores.sql.pool.LOOK_AGAIN_S", 0.02)
+    store = server.open(query="pool_size=1&timeout_s=60")
+    store.setup()
+    pool = store.transport.pool
+    with ThreadPoolExecutor(1) as threads:
+        connection = store.transport.acquire(store.transport.ends_at())
+        waiting = threads.submit(store.load, "k")
+        until(lambda: pool._waiting)
+        pool._idle.append(connection)
+        waiting.result(20)
+
+
+def test_a_connection_is_taken_while_the_pool_is_closed(server: Server) -> None:
+    """By another thread, between the look for an idle one and taking it."""
+    store = server.open()
+    store.setup()
+    pool = store.transport.pool
+    taken: list[Any] = []
+
+    class Shared(list[Any]):
+        def pop(self, *place: Any) -> Any:  # what the other thread does just before
+            if not taken:
+                taken.append(super().pop())
+            return super().pop(*place)
+
+    pool._idle = Shared(pool._idle)
+    store.close()
+    assert len(taken) == 1
+    pool.release(taken[0])  # it is closed when it comes back
+    assert not pool._idle
+    assert not pool._all
+
+
 def test_whoever_waits_for_a_connection_is_told_of_the_end(server: Server) -> None:
     """A store that is closed lets nobody wait."""
     store = server.open(query="pool_size=1&timeout_s=60")

@@ -16,12 +16,13 @@ import pytest
 
 import holdfast
 from holdfast import aio
-from holdfast.core.commands import ANYONE
+from holdfast.core.commands import ANYONE, FREED, Decision
 from holdfast.core.contract import Swapped
 from holdfast.core.records import SECOND, Holder, Record, Waiter, encode
 from holdfast.stores.registry import open_store
 from holdfast.stores.sql import SQLStore
 from holdfast.stores.waiting.handles import MOST_LATE
+from holdfast.stores.waiting.local_wakeups import open_socket
 from holdfast.testing.conformance import FACES, Face, run_case
 from tests.conformance.sql_targets import SQLTarget
 from tests.engines.base import require
@@ -185,6 +186,34 @@ def test_a_version_that_is_not_there(postgres: Server) -> None:
                 store.register_wait(key, made.version + turn, "t", lambda: rings.append(1))
             )
     assert len(rings) == MOST_LATE
+
+
+@pytest.mark.parametrize("how", ["swap", "amend"])
+def test_a_cancelled_write_wakes_those_whom_it_lets_in(server: Server, how: str) -> None:
+    """What is cancelled on its way is written all the same. Nobody else would wake them: whoever
+    repeats the write finds it done."""
+
+    async def run() -> None:
+        store = open_store(server.url()).to_async()
+        await store.setup()
+        free = Record(fence=1)
+        if how == "swap":
+            write = asyncio.ensure_future(store.swap("k", None, free, ("waits",)))
+        else:
+            decision = Decision(FREED, free, ("waits",))
+            write = asyncio.ensure_future(store.amend("k", lambda _: decision))
+        await asyncio.sleep(0)
+        write.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await write
+        assert (await store.load("k")).record == free
+        await store.close()
+
+    opened = open_socket("waits")
+    assert opened is not None
+    with opened:
+        asyncio.run(run())
+        assert opened.recv(1) == b"1"
 
 
 def test_only_those_who_may_come_in_are_rung(postgres: Server) -> None:

@@ -16,6 +16,9 @@ from holdfast.stores.sql.errors import PoolIsEmpty
 
 # A connection that is older than this is replaced: something on the way may have cut it.
 RECYCLE_S = 1800
+# Whoever waits for a connection looks this often by itself: the one that was told of it may have
+# been interrupted.
+LOOK_AGAIN_S = 1.0
 
 
 class OwnedPool:
@@ -39,19 +42,25 @@ class OwnedPool:
         # again when it is collected. On an event loop they are kept instead: aiomysql complains
         # about a connection that is collected after the end of its loop.
         self._all: MutableSet[OwnedConnection] = weakref.WeakSet()
-        self._reserving = 0  # how many are in `_reserve`, where they may wait for a change
+        self._waiting: set[object] = set()  # those who wait for a change, or are about to
         self._closed = False
         self._broke_at = 0.0
         self._process = os.getpid()
 
     def idle(self) -> OwnedConnection | None:
-        """Returns a connection that is open and that nobody else uses, if there is one. Most calls
-        get theirs here, without a lock."""
-        while (connection := self._pop()) is not None:
+        """Returns a connection that is open and that nobody else uses or waits for, if there is
+        one. Most calls get theirs here, without a lock."""
+        while (connection := None if self._is_awaited() else self._pop()) is not None:
             if self._is_usable(connection):
                 return connection
             self.discard(connection)
         return None
+
+    def _is_awaited(self) -> bool:
+        """Whether those who wait are to have all that are idle. Otherwise a thread that comes back
+        at once has its connection again before they are awake, for as long as it likes."""
+        waiting = self._waiting
+        return bool(waiting) and len(waiting) >= len(self._idle)
 
     def _pop(self) -> OwnedConnection | None:
         try:
@@ -85,40 +94,42 @@ class OwnedPool:
     def _reserve(self, shortage: Exception | None, ends_at: float) -> OwnedConnection:
         """Returns an idle connection, or a new one that has yet to be opened. In a shortage of
         connections those that are open are waited for, if there are any."""
-        in_time = True
+        me = object()
         with self._lock:
-            # Before the look: whoever gives a connection back after it notifies.
-            self._reserving += 1
+            if shortage is not None and not self._all:
+                raise shortage
+            comes_later = self._is_awaited()
             try:
-                if shortage is not None and not self._all:
-                    raise shortage
+                # Before the look: whoever gives a connection back after it notifies.
+                self._waiting.add(me)
                 while not self._closed:
-                    if (connection := self._pop()) is not None:
+                    if not comes_later and (connection := self._pop()) is not None:
                         return connection
                     if not self._all or (shortage is None and len(self._all) < self._size):
                         connection = self._new_connection()
                         self._all.add(connection)
                         return connection
-                    if not in_time:
+                    left_s = ends_at - time.monotonic()
+                    if left_s <= 0:
                         raise shortage or PoolIsEmpty()
-                    in_time = self._wait(ends_at - time.monotonic())
+                    self._wait(min(left_s, LOOK_AGAIN_S))
+                    comes_later = False
+            except BaseException:
+                self._changed.notify()  # the change may have been meant for us
+                raise
             finally:
-                self._reserving -= 1
+                self._waiting.discard(me)
         raise ConnectionError("the store was closed meanwhile")
 
-    def _wait(self, seconds: float) -> bool:
-        """Wait for a change. Returns False when the time is over."""
-        try:
-            return bool(self._changed.wait(seconds))
-        except BaseException:
-            self._changed.notify()  # the change may have been meant for us
-            raise
+    def _wait(self, seconds: float) -> None:
+        """Wait for a change, or for a time."""
+        self._changed.wait(seconds)
 
     def release(self, connection: OwnedConnection) -> None:
         """Take a connection back that is in good order. Never raises: what was answered stays
         answered."""
         self._idle.append(connection)  # before anything that can be cancelled: no place is lost
-        if self._reserving:
+        if self._waiting:
             with self._lock:
                 self._changed.notify()
         if self._closed:
@@ -144,8 +155,7 @@ class OwnedPool:
     def close(self) -> None:
         """Close what is idle now, and the others when they come back."""
         self._closed = True
-        while self._idle:
-            connection = self._idle.pop()
+        while (connection := self._pop()) is not None:
             with suppress(Exception):
                 connection.close()
             self.discard(connection)

@@ -129,6 +129,8 @@ class SQLStore(_Base):
         return cls(small, url=connect.plain(engine.url), async_engine=engine)
 
     # --- records ----------------------------------------------------------------------------
+    # A cancelled call goes on for a moment, so that whoever undoes it comes after, and so that a
+    # write which was done all the same wakes those whom it lets in.
 
     def load(self, key: str, by: Micros = NEVER) -> Entry:
         """One SELECT."""
@@ -143,15 +145,22 @@ class SQLStore(_Base):
         by: Micros = NEVER,
     ) -> Outcome:
         """One INSERT, UPDATE or DELETE."""
-        outcome = self._run(self.dialect.swap_queries(Swap(key, version, record, wake)), by)
-        if wake:  # those on this machine who are polled for need not wait for the next look
-            self.poller.notify(key, wake)
+        swap = Swap(key, version, record, wake)
+        return self._swap(swap, by)
+
+    def _swap(self, swap: Swap, by: Micros) -> Outcome:
+        outcome = self._ready_and_run(self.dialect.swap_queries(swap), by)
+        if swap.wake:  # whoever waits on this machine need not wait for the next look
+            self.poller.notify(swap.key, swap.wake)
         return outcome
 
     def amend(self, key: str, change: Change, by: Micros = NEVER) -> Amended:
         """One SELECT and one UPDATE; if others were faster, twice, in a transaction of two trips
         which holds the record still."""
-        amended = self._run(self.dialect.amend_queries(key, change), by)
+        return self._amend(key, change, by)
+
+    def _amend(self, key: str, change: Change, by: Micros) -> Amended:
+        amended = self._ready_and_run(self.dialect.amend_queries(key, change), by)
         if amended is None:
             queries = partial(self.dialect.amend_held_queries, key, change)
             amended = self.transport.transact(queries, by)

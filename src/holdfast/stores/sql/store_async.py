@@ -156,6 +156,8 @@ class AsyncSQLStore(_Base):
             return cls(small, url=connect.plain(engine.url), async_engine=engine)
 
     # --- records ----------------------------------------------------------------------------
+    # A cancelled call goes on for a moment, so that whoever undoes it comes after, and so that a
+    # write which was done all the same wakes those whom it lets in.
 
     async def load(self, key: str, by: Micros = NEVER) -> Entry:
         """One SELECT."""
@@ -170,21 +172,31 @@ class AsyncSQLStore(_Base):
         by: Micros = NEVER,
     ) -> Outcome:
         """One INSERT, UPDATE or DELETE."""
-        outcome = await self._run(self.dialect.swap_queries(Swap(key, version, record, wake)), by)
-        if wake:  # those on this machine who are polled for need not wait for the next look
-            self.poller.notify(key, wake)
+        swap = Swap(key, version, record, wake)
+        if ASYNC:
+            return await finish(self._swap(swap, by))
+        else:
+            return self._swap(swap, by)
+
+    async def _swap(self, swap: Swap, by: Micros) -> Outcome:
+        outcome = await self._ready_and_run(self.dialect.swap_queries(swap), by)
+        if swap.wake:  # whoever waits on this machine need not wait for the next look
+            self.poller.notify(swap.key, swap.wake)
         return outcome
 
     async def amend(self, key: str, change: Change, by: Micros = NEVER) -> Amended:
         """One SELECT and one UPDATE; if others were faster, twice, in a transaction of two trips
         which holds the record still."""
-        amended = await self._run(self.dialect.amend_queries(key, change), by)
+        if ASYNC:
+            return await finish(self._amend(key, change, by))
+        else:
+            return self._amend(key, change, by)
+
+    async def _amend(self, key: str, change: Change, by: Micros) -> Amended:
+        amended = await self._ready_and_run(self.dialect.amend_queries(key, change), by)
         if amended is None:
             queries = partial(self.dialect.amend_held_queries, key, change)
-            if ASYNC:
-                amended = await finish(self.transport.transact(queries, by))
-            else:
-                amended = self.transport.transact(queries, by)
+            amended = await self.transport.transact(queries, by)
         self.poller.notify(key, amended.decision.wake)
         return amended
 
@@ -194,7 +206,6 @@ class AsyncSQLStore(_Base):
 
     async def _run(self, queries: Queries[R], by: Micros) -> R:
         if ASYNC:
-            # A cancelled call goes on for a moment, so that whoever undoes it comes after.
             return await finish(self._ready_and_run(queries, by))
         else:
             return self._ready_and_run(queries, by)

@@ -87,6 +87,7 @@ def open_socket(token: str) -> socket.socket | None:
     except OSError:
         opened.close()
         return None
+    _sockets.add(opened)
     return opened
 
 
@@ -190,11 +191,15 @@ class LinuxInbox(Inbox):
 
 
 _inboxes: weakref.WeakSet[LinuxInbox] = weakref.WeakSet()
+_sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
 
 @fork_hooks.in_child
 def _in_child() -> None:
-    """The parent's sockets are not the child's."""
+    """The parent's sockets are not the child's. A copy in the child would keep the name: the call
+    would seem to wait for as long as the child lives, and its next wait could not be woken."""
+    for opened in list(_sockets):
+        opened.close()
     for inbox in list(_inboxes):
         inbox._lock = threading.Lock()
         inbox.close()
