@@ -41,8 +41,13 @@ def blocks_of(page: Path) -> list[Block]:
 
 
 def surroundings(home: Path) -> dict[str, str]:
-    """The environment of somebody who has just installed Holdfast."""
-    return {"HOME": str(home), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    """The environment of somebody who has just installed Holdfast. Other libraries that our tests
+    need bring plugins for pytest, of which one warns on Python 3.13."""
+    return {
+        "HOME": str(home),
+        "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
+        "PYTEST_ADDOPTS": "-p no:pytest-mops -p no:valkey -p no:django",
+    }
 
 
 def write_files(page: Path, folder: Path) -> None:
