@@ -8,6 +8,7 @@ import redis
 import sqlalchemy
 
 from holdfast.results import DirectoryResults
+from holdfast.testing import ChaosStore, HandClock
 from tests.desk import Desk, work
 from tests.engines.redis import RedisServer
 from tests.engines.shared import shared
@@ -18,15 +19,24 @@ class EnoughError(Exception):
     """Ends work that goes on for ever."""
 
 
-@pytest.mark.parametrize(
-    "name", ["index", "errors", "events", "moving", "time", "stores/memory", "testing"]
-)
+@pytest.mark.parametrize("name", ["index", "errors", "events", "moving", "time", "stores/memory"])
 def test_blocks_run_one_after_the_other(name: str, desk: Desk) -> None:
     """With nothing but the names that they mention."""
     for block in page(name):
         desk.run(block)
-    if name == "testing":
-        desk.names["test_it_stops_when_the_lease_is_lost"]()
+
+
+def test_tests_of_a_user(desk: Desk, holdfast_chaos: ChaosStore, holdfast_time: HandClock) -> None:
+    """The page's own tests pass, with the fixtures that they ask for."""
+    by_fixture, from_a_seed, fixture = page("testing")
+    desk.run(by_fixture)
+    outages = [name for name in desk.names if name.startswith("test_")]
+    assert len(outages) == 2
+    for name in outages:
+        desk.names[name](holdfast_chaos, holdfast_time)
+    desk.run(from_a_seed)
+    desk.names["test_it_stops_when_the_lease_is_lost"]()
+    desk.run(fixture)
 
 
 def test_one_result_for_many(desk: Desk) -> None:
