@@ -197,6 +197,7 @@ def test_a_cancelled_write_wakes_those_whom_it_lets_in(server: Server, how: str)
         store = open_store(server.url()).to_async()
         await store.setup()
         free = Record(fence=1)
+        write: asyncio.Future[object]
         if how == "swap":
             write = asyncio.ensure_future(store.swap("k", None, free, ("waits",)))
         else:
