@@ -362,3 +362,15 @@ def test_nobody_wakes_for_a_stale_timer() -> None:
     beaten_at = {at for at, _ in world.beats}
     taken_in = 1
     assert world.polls <= 2 * len(beaten_at) + taken_in  # when a beat is sent, and when it is back
+
+
+@given(st.integers(0, 3 * PERIOD))
+def test_an_outage_of_half_the_ttl_costs_no_lease(begins: int) -> None:
+    """Whenever it begins. The docs promise that (choosing a ttl)."""
+    world = World()
+    world.answers = lambda hold: not begins <= world.now < begins + TTL // 2
+    kept = hold()
+    world.keeper.add(kept)
+    world.run(4 * TTL)
+    assert not world.losses
+    assert kept.valid(world.now)
