@@ -263,9 +263,7 @@ class SQLiteStore(LocalStore):
 
     def _look_and_write(self, key: str, change: Change) -> Amended | None:
         """Returns None if the record was another one when it was to be written."""
-        now = self._clock.now()
-        if not 0 <= now - self._checked_at < FILE_CHECKED_FOR:
-            self._check_file(now)
+        self._time_in_file()
         entry = self._look(key)
         decision = change(entry)
         if decision.record is None:
@@ -282,15 +280,20 @@ class SQLiteStore(LocalStore):
         self, key: str, version: Version, record: Record | None, wake: Wake
     ) -> Swapped | None:
         """Returns None if the version is another one."""
-        now = self._clock.now()
-        if not 0 <= now - self._checked_at < FILE_CHECKED_FOR:
-            self._check_file(now)
+        now = self._time_in_file()
         written = now if version is None or now > version else version + 1
         raw = None if record is None else encode(record).decode()
         sql, values = swap_statement(key, version, raw, written, wake)
         if self._connection.run(sql, values, writing=True).rowcount != 1:
             return None
         return Swapped(None if raw is None else written, Interval(now, now))
+
+    def _time_in_file(self) -> Micros:
+        """Returns the time. Now and then checks that the file is still the one that was opened."""
+        now = self._clock.now()
+        if not 0 <= now - self._checked_at < FILE_CHECKED_FOR:
+            self._check_file(now)
+        return now
 
     def _load(self, key: str) -> Entry:
         self._check_file(self._clock.now())
