@@ -99,6 +99,8 @@ class Encoder:
     def _claim(self, key: str, claim: Claim, beat: str) -> Call:
         """The command of every lock. What its terms say is ready; the rest is packed at once."""
         place = b"%d %b" % (claim.patience, self._client_channel) if claim.queue else b""
+        if claim.queue and claim.inherits and not self._wait:  # a release is not waited for
+            place += b" %d" % claim.ttl
         start = record_text.start_text(claim.token)
         end = record_text.end_text(beat, claim.limit, claim.owner, claim.note)
         packed = b"$%d\r\n%b\r\n%b$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
@@ -241,9 +243,11 @@ def applied(reply: Any, command: Command, beat: str) -> Applied:
     lines = reply.split(b"\n", _LINES)
     verdict = _VERDICTS[lines[0]](*lines[3:])
     now, rev = int(lines[1]), lines[2]
-    if type(command) is Claim and type(verdict) is Granted and verdict.holder.acquired_at == now:
-        # It was granted just now, and not by an earlier try whose answer was lost.
-        verdict = Granted(verdict.holder, verdict.wanted, max(verdict.holder.fence, now))
+    if type(command) is Claim and type(verdict) is Granted:
+        # It was granted just now, and not by an earlier try whose answer was lost; or inherited.
+        mine = verdict.holder
+        if mine.acquired_at == now or command.inherits:
+            verdict = Granted(mine, verdict.wanted, max(mine.fence, mine.acquired_at))
     return Applied(verdict, int(rev) if rev else None, Interval(now, now))
 
 

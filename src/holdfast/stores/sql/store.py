@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from holdfast.core.commands import NOBODY, Wake
-from holdfast.core.contract import Amended, Change, Entry, Page, Version
+from holdfast.core.contract import Amended, Change, Entry, Found, Page, Version
 from holdfast.core.effects import Swap
 from holdfast.core.records import NEVER, SECOND, Micros, Record
 from holdfast.errors import BadURL, Misconfigured
@@ -203,7 +203,7 @@ class SQLStore(_Base):
         """Stop notifying."""
         self._waiting.discard(handle)
 
-    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
+    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Found:
         """Block until the key may have changed for this token, or for a time."""
         opened = open_socket(token)
         if opened is None:

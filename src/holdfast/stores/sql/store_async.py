@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.core.commands import NOBODY, Wake
-from holdfast.core.contract import Amended, Change, Entry, Page, Version
+from holdfast.core.contract import Amended, Change, Entry, Found, Page, Version
 from holdfast.core.effects import Swap
 from holdfast.core.records import NEVER, SECOND, Micros, Record
 from holdfast.runtime.flavour import ASYNC
@@ -235,9 +235,7 @@ class AsyncSQLStore(_Base):
 
     if ASYNC:
 
-        async def wait(
-            self, key: str, version: Version, token: str, at_most: Micros
-        ) -> Entry | None:
+        async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Found:
             return await wait_for_notify(self._store, key, version, token, at_most)
     else:
 
@@ -253,7 +251,7 @@ class AsyncSQLStore(_Base):
             """Stop notifying."""
             self._waiting.discard(handle)
 
-        def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
+        def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Found:
             """Block until the key may have changed for this token, or for a time."""
             opened = open_socket(token)
             if opened is None:

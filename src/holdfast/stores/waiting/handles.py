@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from holdfast.core.commands import ANYONE, NOBODY, Wake
-from holdfast.core.contract import Entry, Version
+from holdfast.core.contract import Entry, Found, Version
 from holdfast.core.records import SECOND, Micros
 from holdfast.core.rules import find, next_up, nobody
 from holdfast.stores import spin
@@ -45,7 +45,7 @@ class WaitHandle:
         self.token = token
         self.notify = notify
         self.mark: Any = None  # for the store's own use
-        self.found: Entry | None = None  # the record at the time of the notification, if known
+        self.found: Found = None  # what the notification has shown, or brought along
 
 
 class PollResult(Struct, frozen=True):
@@ -196,7 +196,7 @@ class NotifyingStore(Store):
     def cancel_wait(self, handle: WaitHandle) -> None:
         """Stop notifying this call."""
 
-    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
+    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Found:
         """Block until a notification comes, or until the time is over."""
         notified = threading.Event()
         handle = self.register_wait(key, version, token, notified.set)

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from holdfast.core.commands import ANYONE, Wake
-from holdfast.core.contract import Entry, Version
+from holdfast.core.contract import Found, Version
 from holdfast.core.records import SECOND, Micros
 from holdfast.stores.waiting.handles import PollResult, WaitHandle, WaitHandles, lets_in, started
 from holdfast.stores.waiting.local_wakeups import (
@@ -114,7 +114,7 @@ class LocalPoller:
         self._looking = threading.Lock()  # held while the looker is in use
         self._paused = False
 
-    def wait(self, key: str, version: Version, token: str, seconds: float) -> Entry | None:
+    def wait(self, key: str, version: Version, token: str, seconds: float) -> Found:
         """Block until the key may have changed for this token, or for a time. The calling thread
         waits for its own wake-up, which saves a change of threads when a lock changes hands."""
         opened = open_socket(token)
@@ -129,9 +129,7 @@ class LocalPoller:
                 self.discard(handle)
         return handle.found
 
-    def _wait_for_notify(
-        self, key: str, version: Version, token: str, seconds: float
-    ) -> Entry | None:
+    def _wait_for_notify(self, key: str, version: Version, token: str, seconds: float) -> Found:
         notified = threading.Event()
         handle = WaitHandle(key, version, token, notified.set)
         try:
@@ -320,6 +318,6 @@ class LocalStore(PollingStore):
         """Whoever waits on this machine has a socket, until it ends or its process does."""
         return waits_here(token)
 
-    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
+    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Found:
         """Block until a wake-up comes or a poll shows a change, or until the time is over."""
         return self._poller.wait(key, version, token, at_most / SECOND)
