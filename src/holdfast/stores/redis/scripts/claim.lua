@@ -28,7 +28,9 @@ end
 
 local mine = find(holders, claim.token)
 if mine then
-  return granted(unchanged, record, mine, without_line(queue, claim.token))
+  queue = without_line(queue, claim.token)
+  if not lease or lease == '' then return granted(unchanged, record, mine, queue) end
+  return unchanged(record, 'inherited', mine.text, digits(record.fence), (queue_head(queue)))
 end
 if claim.mode == 'counted' then
   for _, holder in ipairs(holders) do

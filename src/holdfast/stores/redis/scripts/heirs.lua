@@ -1,5 +1,5 @@
--- Rule 7 of `holdfast.core.rules`: whoever frees a lock grants it to the first in the queue, if that
--- can be told at once. Its client is there if it listens.
+-- Rule 7 of `holdfast.core.rules`: whoever frees a lock grants it to the first in the queue, if
+-- that one can be told at once. Its client is there if it listens.
 
 local HEIR = '^{"token":"([^"]*)","mode":"exclusive","ttl":(%d+),"since":%d+,"expires_at":(%d+),' ..
   '"beat":"([^"]*)","limit":%w+,("owner":[^\n]-),"lease":(%d+),"bell":"(%x+)"}(,?)\n?()'
