@@ -191,9 +191,11 @@ def acquire_steps(
             wait.get_in_line(verdict.places())
         elif type(verdict) is Blocked:
             inherited = yield from _wait_turn_steps(observations, wait, verdict, view)
-            now = yield from NOW
-            if inherited is not None and (heir := _inherit(attempt, inherited, terms.care, now)):
-                return _got(heir, attempt, now - started)
+            if inherited is not None:
+                now = yield from NOW
+                heir = _inherit(attempt, inherited, terms.care, now)
+                if heir is not None:
+                    return _got(heir, attempt, now - started)
         else:
             assert isinstance(verdict, Mismatch)
             raise LimitMismatch(
