@@ -18,10 +18,11 @@ from holdfast.stores.base import Store
 from holdfast.stores.registry import open_store
 from tests.engines.mariadb import MariaDB
 from tests.engines.postgres import PostgreSQL
+from tests.engines.redis import RedisServer
 from tests.engines.shared import shared
 from tests.helpers import until
 
-KINDS = ("sqlite", "file", "postgresql", "mysql")
+KINDS = ("sqlite", "file", "postgresql", "mysql", "redis")
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sockets without files")
 
@@ -31,6 +32,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of a store."""
     if request.param == "postgresql":
         return shared(PostgreSQL).url()
+    if request.param == "redis":
+        return shared(RedisServer).url
     if request.param == "mysql":
         return shared(MariaDB).url()
     return f"{request.param}://{tmp_path}/locks"
