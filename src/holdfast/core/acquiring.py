@@ -324,7 +324,7 @@ def _wait_turn_steps(
     if isinstance(found, Entry):
         observations.expect(key, found, now)
         return None
-    if wait.facts.amends and (blocked.places() or (yield from NOW) < min(wakes_at)):
+    if wait.facts.amends and (found or blocked.places() or (yield from NOW) < min(wakes_at)):
         observations.forget(key)  # it has changed: we were woken for that, or others renew places
     return found
 
