@@ -214,7 +214,7 @@ def test_a_wake_up_brings_the_grant(one: socket.socket) -> None:
 
 
 def test_a_task_gets_the_grant_too(inbox: LinuxInbox) -> None:
-    """Its handle says so when it is notified; what a poll has shown is newer than a mere wake-up."""
+    """Its handle says so; what a poll has shown is kept where the wake-up brings nothing."""
     waits, polled = handle("one"), handle("other")
     inbox.open(waits)
     inbox.open(polled)
