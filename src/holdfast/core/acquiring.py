@@ -218,13 +218,15 @@ def _got(hold: Hold, attempt: Attempt, waited: Micros) -> Hold:
 
 def _inherit(attempt: Attempt, inherited: Inherited, care: Care, now: Micros) -> Hold | None:
     """Returns the hold that a wake-up has brought. None, if it is not about the latest write of our
-    place, or so much of the ttl is over since then that a look may show more of it."""
+    place; or if a look may show more of the ttl, and that matters: much of it is over since that
+    write, or nobody renews the lease."""
     claim: Claim = attempt.command  # type: ignore[assignment]
     latest, sent = next(reversed(attempt.sent.items()))
-    if inherited.beat != latest or now - sent > claim.ttl // BEATS_PER_TTL:
+    if inherited.beat != latest or now - sent > claim.ttl // BEATS_PER_TTL or not care.keep:
         return None
     holder = claim.holder(inherited.fence, inherited.at, inherited.expires_at, latest)
     hold = hold_of(attempt.key, Granted(holder, (), inherited.last), sent, care)
+    hold.acquired = hold.alive = now  # and not when we took our place
     hold.contended = inherited.contended
     return hold
 

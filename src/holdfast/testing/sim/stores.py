@@ -27,6 +27,7 @@ from holdfast.core.contract import (
 from holdfast.core.effects import Amend, Apply, ApplyMany, Load, Scan, Swap, SwapMany
 from holdfast.core.records import EMPTY, SECOND, Record
 from holdfast.stores.blob.codec import expiries_from, parties_of, with_expiries
+from holdfast.stores.waiting.notices import inherited_by
 from holdfast.testing.sim.clocks import Clock
 from holdfast.testing.sim.kinds import StoreKind
 
@@ -226,22 +227,11 @@ class StoreModel:
         stay = []
         for token, notify in self._watchers.pop(key):
             if wake == ANYONE or token in wake:
-                notify(self._inherited(key, token))
+                notify(inherited_by(self.record(key), token))
             else:
                 stay.append((token, notify))
         if stay:
             self._watchers[key] = stay
-
-    def _inherited(self, key: str, token: str) -> Inherited | None:
-        """What a wake-up tells somebody to whose place the lock was granted."""
-        record = self.record(key)
-        mine = rules.find(record.holders, token)
-        if mine is None:
-            return None
-        return Inherited(
-            mine.beat, mine.fence, record.fence, mine.acquired_at, mine.expires_at,
-            bool(record.queue),
-        )  # fmt: skip
 
     def hang_up(self) -> None:
         """End all connections: every waiter looks again."""
