@@ -26,6 +26,7 @@ from tests.play import play
 NOW = CLOCK.latest
 FIRST = Waiter("first", "w1", "exclusive", 3 * SECOND, 0, NOW + 3 * SECOND, "p1", lease=TTL)
 NEXT = replace(FIRST, token="next", owner="w2", beat="p2")
+KEPT = Care()
 HELD = Record(fence=1, holders=(MINE,), queue=(FIRST, NEXT), updated_at=1)
 
 
@@ -146,7 +147,7 @@ def test_an_heir_only_looks() -> None:
 
 
 def waits_and_is_told(
-    late: int = 0, told: dict[str, Any] | None = None, care: Care = Care()
+    late: int = 0, told: dict[str, Any] | None = None, care: Care = KEPT
 ) -> tuple[Any, Amending, Attempt, Observations]:
     """The same, and the wake-up brings the grant, so late."""
     store, attempt, knows = Amending(Entry(Record(1, (OTHER,)), 2, CLOCK)), claim(), contended()
@@ -201,8 +202,8 @@ def test_what_was_told_is_released_and_undone_like_any_other_grant() -> None:
 @pytest.mark.parametrize(
     ("late", "told", "care"),
     [
-        (0, {"beat": "an earlier one"}, Care()),
-        (TTL // 3, {}, Care()),
+        (0, {"beat": "an earlier one"}, KEPT),
+        (TTL // 3, {}, KEPT),
         (0, {}, Care(keep=False)),  # the rest of its ttl is all that it will have
     ],
 )

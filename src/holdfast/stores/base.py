@@ -82,7 +82,8 @@ class Store(ABC):
     @abstractmethod
     def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Found:
         """Block until the key may have changed for this token, or for a time. Returns what a load
-        would have shown at some moment since the call began, if that is known anyway, or None."""
+        would have shown at some moment since the call began, or that the lock was granted to this
+        token's place in the queue, if one of them is known anyway; or None."""
 
     def awaits(self, token: str) -> bool:
         """Returns whether a call surely waits with this token at this moment, if that can be told

@@ -177,6 +177,15 @@ def _an_heir_beside_whoever_still_holds() -> Iterator[Patches]:
 
 @mutant(200, store="scripted")
 def _a_notice_from_which_the_lease_begins() -> Iterator[Patches]:
+    yield _from_the_notice_on()
+
+
+@mutant(50, store="amending", seen_at=2)
+def _a_notice_from_which_the_lease_begins_on_one_machine() -> Iterator[Patches]:
+    yield _from_the_notice_on()
+
+
+def _from_the_notice_on() -> Patches:
     original = acquiring._inherit
 
     def inherit(attempt: Any, inherited: Any, care: Any, now: int) -> Hold | None:
@@ -185,4 +194,4 @@ def _a_notice_from_which_the_lease_begins() -> Iterator[Patches]:
             hold.deadline = deadline(now, hold.ttl)
         return hold
 
-    yield patch.object(acquiring, "_inherit", inherit)
+    return patch.object(acquiring, "_inherit", inherit)
