@@ -251,7 +251,7 @@ def test_clock_that_stands_still(server: Server) -> None:
 
 
 def test_a_record_is_held_still_where_others_are_faster() -> None:
-    """Not after the first failure: often it was a place in the queue, and the next write succeeds."""
+    """Not after the first failure: often that was a place in the queue, and the next succeeds."""
     there = 1, 1, encode(Record(1)).decode()
     asked: list[Query] = []
 
