@@ -300,7 +300,8 @@ def wait_for_long(grant: Callable[[list[str]], str]) -> tuple[Attempt, Hold]:
             now += SECOND
         return {Now: now, Draw: f"b{len(beats)}"}.get(type(effect))
 
-    attempt = Attempt("k", Claim("t", "me", "exclusive", LONG_TTL))
+    note = {"by": "me"}  # so it inherits nothing, of which the clock would tell more
+    attempt = Attempt("k", Claim("t", "me", "exclusive", LONG_TTL, None, note))
     steps = acquire_steps(Observations(KINDS["scripted"].facts), attempt, Terms(), 0)
     return attempt, play(steps, answer)
 

@@ -12,11 +12,13 @@ from holdfast.core.acquiring import Terms, acquire_steps
 from holdfast.core.commands import ANYONE, FREED, Claim, Free, Granted, Stamp
 from holdfast.core.contract import Entry, Facts, exactly
 from holdfast.core.effects import Amend, Load, Swap, Wait
-from holdfast.core.holds import Attempt
+from holdfast.core.holds import Attempt, Care
 from holdfast.core.observations import Observations
 from holdfast.core.records import LARGEST_FENCE, SECOND, Record, Waiter, decode, encode
+from holdfast.core.releasing import release_steps
 from holdfast.core.steps import apply_steps
 from holdfast.core.validity import deadline
+from holdfast.stores.waiting.notices import inherited_by
 from tests.core.test_amending import HOST, NETWORK, Amending, contended
 from tests.core.test_steps import CLOCK, MINE, OTHER, TTL, claim
 from tests.play import play
@@ -24,6 +26,7 @@ from tests.play import play
 NOW = CLOCK.latest
 FIRST = Waiter("first", "w1", "exclusive", 3 * SECOND, 0, NOW + 3 * SECOND, "p1", lease=TTL)
 NEXT = replace(FIRST, token="next", owner="w2", beat="p2")
+KEPT = Care()
 HELD = Record(fence=1, holders=(MINE,), queue=(FIRST, NEXT), updated_at=1)
 
 
@@ -141,6 +144,74 @@ def test_an_heir_only_looks() -> None:
     assert store.entry.version == 7
     assert hold.deadline == deadline(SECOND // 2 + 10, TTL)
     assert hold.last == store.entry.record.fence
+
+
+def waits_and_is_told(
+    late: int = 0, told: dict[str, Any] | None = None, care: Care = KEPT
+) -> tuple[Any, Amending, Attempt, Observations]:
+    """The same, and the wake-up brings the grant, so late."""
+    store, attempt, knows = Amending(Entry(Record(1, (OTHER,)), 2, CLOCK)), claim(), contended()
+
+    def answer(effect: Any) -> Any:
+        if isinstance(effect, Wait) and store.entry.record.queue:
+            store.now += SECOND // 2
+            queue = (*store.entry.record.queue, NEXT)
+            freed = rules.decide(
+                Free("other", "t"),
+                replace(store.entry.record, queue=queue),
+                rules.nobody,
+                Stamp(NOW + store.now, "-"),
+            ).record
+            assert freed is not None
+            store.asked.append(Wait)
+            store.now += late
+            store.entry = Entry(freed, 7, exactly(NOW + store.now))
+            inherited = inherited_by(freed, "t")
+            assert inherited is not None
+            return replace(inherited, **(told or {}))
+        return store(effect)
+
+    terms = Terms(60 * SECOND, care=care)
+    return play(acquire_steps(knows, attempt, terms, 0), answer), store, attempt, knows
+
+
+def test_an_heir_that_was_told_asks_for_nothing() -> None:
+    """It counts from when it wrote its place, and knows the rest as if it had looked."""
+    hold, store, _, _ = waits_and_is_told()
+    [granted] = store.entry.record.holders
+    assert store.asked == [Load, Swap, Wait]
+    assert hold.holder == granted
+    assert (hold.deadline, hold.renewed) == (deadline(0, TTL), 0)
+    assert hold.acquired == hold.alive == hold.waited == SECOND // 2
+    assert hold.last == store.entry.record.fence
+    assert hold.contended
+
+
+def test_what_was_told_is_released_and_undone_like_any_other_grant() -> None:
+    """Nothing is remembered that has changed, and whoever gives up knows what to free."""
+    hold, store, attempt, knows = waits_and_is_told()
+    assert "k" not in knows
+    assert attempt.leftovers() == ("t",)
+    assert not attempt.unsettled
+    store.asked.clear()
+    assert play(release_steps(knows, Attempt("k", Free("t")), store.now, SECOND), store)
+    assert store.asked == [Amend]
+    assert hold.token not in [holder.token for holder in store.entry.record.holders]
+
+
+@pytest.mark.parametrize(
+    ("late", "told", "care"),
+    [
+        (0, {"beat": "an earlier one"}, KEPT),
+        (TTL // 3, {}, KEPT),
+        (0, {}, Care(keep=False)),  # the rest of its ttl is all that it will have
+    ],
+)
+def test_where_a_look_tells_more_it_is_made(late: int, told: dict[str, Any], care: Care) -> None:
+    """What was told is then a wake-up like any other."""
+    hold, store, _, _ = waits_and_is_told(late, told, care)
+    assert store.asked == [Load, Swap, Wait, Load]
+    assert hold.deadline == deadline(SECOND // 2, TTL)
 
 
 def test_a_look_that_comes_late_makes_the_lease_shorter() -> None:

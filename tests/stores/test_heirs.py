@@ -5,7 +5,10 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 from uuid import uuid4
 
 import pytest
@@ -18,10 +21,11 @@ from holdfast.stores.base import Store
 from holdfast.stores.registry import open_store
 from tests.engines.mariadb import MariaDB
 from tests.engines.postgres import PostgreSQL
+from tests.engines.redis import RedisServer
 from tests.engines.shared import shared
 from tests.helpers import until
 
-KINDS = ("sqlite", "file", "postgresql", "mysql")
+KINDS = ("sqlite", "file", "postgresql", "mysql", "redis")
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sockets without files")
 
@@ -31,6 +35,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of a store."""
     if request.param == "postgresql":
         return shared(PostgreSQL).url()
+    if request.param == "redis":
+        return shared(RedisServer).url
     if request.param == "mysql":
         return shared(MariaDB).url()
     return f"{request.param}://{tmp_path}/locks"
@@ -92,6 +98,47 @@ def inherits(clients: list[Locks], store: Store) -> bool:
 def test_whoever_waits_here_inherits(clients: list[Locks], store: Store) -> None:
     """Unless it renews its place just then: in that case it claims by itself."""
     assert any(inherits(clients, store) for _ in range(10))
+
+
+def requests_of_an_heir(clients: list[Locks], store: Store) -> list[str]:
+    """One client releases while another waits. Returns what the other asks its store until it has
+    the lock."""
+    key, leases, asked = f"heirs/{uuid4().hex}", list[holdfast.Lease](), list[str]()
+    held = clients[0].acquire(key)
+    thread = waiting(clients[1], key, leases)
+    until(lambda: len(record_of(store, key).queue) == 1)
+    with ExitStack() as stack:
+        for name in ("load", "swap", "amend"):
+            stack.enter_context(noted(clients[1]._client.store, name, asked))
+        held.release()
+        thread.join(30)
+    # What was not looked at is known all the same, and can be renewed and released.
+    [holder] = record_of(store, key).holders
+    assert leases[0].fence == holder.fence
+    leases[0].renew()
+    leases[0].check()
+    assert leases[0].release()
+    assert record_of(store, key).holders == ()
+    return asked
+
+
+@contextmanager
+def noted(store: Store, name: str, asked: list[str]) -> Iterator[None]:
+    """Note each call of this name."""
+    original = getattr(store, name)
+
+    def call(*args: Any, **options: Any) -> Any:
+        asked.append(name)
+        return original(*args, **options)
+
+    with patch.object(store, name, call):
+        yield
+
+
+def test_whoever_inherits_asks_for_nothing(clients: list[Locks], store: Store) -> None:
+    """The wake-up has brought the grant; unless a poll was faster, or it renews its place just
+    then."""
+    assert [] in [requests_of_an_heir(clients, store) for _ in range(10)]
 
 
 def test_nobody_inherits_who_is_not_there(clients: list[Locks], store: Store) -> None:

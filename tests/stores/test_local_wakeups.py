@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,18 @@ from holdfast.stores.waiting import local_poller, local_wakeups
 from holdfast.stores.waiting.handles import PollResult, WaitHandle, poll_result
 from holdfast.stores.waiting.local_poller import Intervals, LocalPoller, places_ahead
 from holdfast.stores.waiting.local_wakeups import (
+    MOST_READ,
     MOST_SOCKETS,
     Inbox,
     LinuxInbox,
     address_of,
     open_inbox,
     open_socket,
+    wait_for_wake,
     waits_here,
     wake,
 )
+from holdfast.stores.waiting.notices import inherited_by, notice_of, proof_of
 from tests.helpers import until
 from tests.stores.processes import start
 
@@ -177,6 +181,96 @@ def test_nobody_fails_for_want_of_a_socket(
     assert inbox.wait(0) == []
 
 
+# --- wake-ups that bring the grant ----------------------------------------------------------
+
+HEIR = Holder("one", 7, "me", "exclusive", 30, 1000, 1030, "beat")
+GRANTED = Record(9, (HEIR,), updated_at=1000)
+TOLD = inherited_by(GRANTED, "one")
+
+
+def send(text: bytes, token: str) -> None:
+    """Send anything to the one who waits with this token."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(text, address_of(token))
+
+
+@pytest.fixture
+def one() -> Iterator[socket.socket]:
+    """The socket of a call."""
+    opened = open_socket("one")
+    assert opened is not None
+    yield opened
+    opened.close()
+
+
+def test_a_wake_up_brings_the_grant(one: socket.socket) -> None:
+    """To its heir; to others it is a reason to look."""
+    other = open_socket("other")
+    assert other is not None
+    with other:
+        wake(["one", "other"], GRANTED)
+        assert wait_for_wake(one, "one", 20) == TOLD is not None
+        assert wait_for_wake(other, "other", 20) is None
+
+
+def test_a_task_gets_the_grant_too(inbox: LinuxInbox) -> None:
+    """Its handle says so; what a poll has shown is kept where the wake-up brings nothing."""
+    waits, polled = handle("one"), handle("other")
+    inbox.open(waits)
+    inbox.open(polled)
+    polled.found = shown = Entry(GRANTED, 1)
+    wake(["one", "other"], GRANTED)
+    assert set(inbox.wait(20) + inbox.wait(0)) == {waits, polled}
+    assert waits.found == TOLD
+    assert polled.found is shown
+
+
+@pytest.mark.parametrize(
+    "odd", [b"", b"1", b"x" * 100_000, notice_of(GRANTED, "one")[:-1], os.urandom(100)]
+)
+def test_odd_wake_ups_before_the_grant(odd: bytes, one: socket.socket) -> None:
+    """They wake, and hide nothing that has come with them. (An empty one ends the reading.)"""
+    send(odd, "one")
+    assert wait_for_wake(one, "one", 20) is None
+    send(odd, "one")
+    wake(["one"], GRANTED)
+    assert wait_for_wake(one, "one", 20) == (TOLD if odd else None)
+
+
+def test_nobody_reads_without_end(one: socket.socket) -> None:
+    """So many at a time, and a call that has ended its wait looks for itself."""
+
+    class Endless:
+        read = 0
+
+        def recv(self, size: int) -> bytes:
+            self.read += 1
+            return b"1"
+
+    endless = Endless()
+    assert local_wakeups.read_wake_ups(endless, "one") is None  # type: ignore[arg-type]
+    assert endless.read == MOST_READ
+
+
+def test_an_older_release_is_woken_by_a_notice(one: socket.socket) -> None:
+    """It reads one byte of each wake-up, and looks."""
+    wake(["one"], GRANTED)
+    assert len(one.recv(1)) == 1
+    with pytest.raises(BlockingIOError):
+        one.recv(1)
+
+
+def test_who_waits_in_the_same_process_is_told_at_once() -> None:
+    """Without a socket in between."""
+    poller, told = LocalPoller(Looker(seen())), threading.Event()
+    one = handle("one", notify=told.set)
+    poller.handles.add(one)
+    poller.notify("k", ("one",), GRANTED)
+    assert told.is_set()
+    assert one.found == TOLD
+    poller.close()
+
+
 # --- stores ---------------------------------------------------------------------------------
 
 
@@ -226,7 +320,7 @@ def test_without_wake_ups_polling_finds_the_change(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As for processes in another network namespace, and on other systems."""
-    monkeypatch.setattr(local_poller, "wake", lambda tokens: None)
+    monkeypatch.setattr(local_poller, "wake", lambda *told: None)
     monkeypatch.setattr(local_poller, "open_inbox", Inbox)
     got: list[str] = []
     with holdfast.connect(url) as a, holdfast.connect(url) as b, holdfast.connect(url) as c:
@@ -251,6 +345,26 @@ def test_a_false_wake_up_lets_nobody_in(url: str) -> None:
             (token,) = [one.token for one in b._client.store.load("k").record.queue]
             for _ in range(5):
                 wake([token])
+                time.sleep(0.02)
+            assert got == []
+        thread.join(60)
+    assert got == ["b"]
+
+
+def test_a_forged_notice_lets_nobody_in(url: str) -> None:
+    """Not even one that knows all of the waiter's place except its token."""
+    got: list[str] = []
+    with holdfast.connect(url) as a, holdfast.connect(url) as b:
+        with a.acquire("k", ttl=60) as held:
+            thread = wait_for(b, got, "b")
+            until(lambda: len(a.show("k").waiters) == 1)
+            for _ in range(5):
+                (place,) = b._client.store.load("k").record.queue
+                fence = held.fence + 1
+                text = f"{place.beat} {fence} {fence} {place.since} {2 * place.since} 0".encode()
+                for token in (b"", b"guessed"):
+                    with suppress(OSError):  # it looks just now, because of the one before
+                        send(text + b" " + proof_of(token, text), place.token)
                 time.sleep(0.02)
             assert got == []
         thread.join(60)

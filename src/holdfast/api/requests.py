@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from holdfast.api import options
 from holdfast.api.options import Seconds
-from holdfast.core.acquiring import Terms, place_ttl_for, queues_at_once
+from holdfast.core.acquiring import Terms, may_inherit, place_ttl_for, queues_at_once
 from holdfast.core.commands import Claim, Offer, Renew, Take
 from holdfast.core.contract import Facts
 from holdfast.core.discreet import hidden
@@ -86,6 +86,7 @@ class Requests:
             checked_note,
             queue,
             place_ttl_for(checked_ttl, 0, scripted) if queue else 0,
+            queue and may_inherit(checked_mode, checked_note),
         )
         return Attempt(key, claim, drawn[2 * TOKEN_BYTES :], number=next(_numbers))
 

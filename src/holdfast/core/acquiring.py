@@ -11,6 +11,9 @@
    again, where the others can only poll for it.
 4. Whoever frees a lock may grant it to the first in the queue in the same write (rule 7 of
    `rules`). It names the first that it sees there as its heir, if that is surely there to look.
+   The wake-up may bring the grant along (`Inherited`); then there is nothing to look for. It counts
+   if it names the latest write of our place: that place was granted to, and whatever ended the
+   grant since is what can end any lease. Its deadline counts from when that write was sent.
 5. Several keys are claimed in one fixed order, the order of their bytes, so that two parties
    never wait for each other. Leases that are already granted are kept alive meanwhile.
 """
@@ -23,12 +26,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from holdfast.core.commands import Blocked, Claim, Free, Granted, Mismatch
-from holdfast.core.contract import Facts
+from holdfast.core.contract import Entry, Facts, Inherited
 from holdfast.core.effects import NOW, Draw, Emit, Keep, Sleep, Steps
 from holdfast.core.events import Waiting
 from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold, hold_of
 from holdfast.core.observations import Observations, View
-from holdfast.core.records import SECOND, Holder, Micros
+from holdfast.core.records import SECOND, Holder, Micros, Mode, Note
 from holdfast.core.steps import BEAT_BYTES, TOKEN_BYTES, apply_steps
 from holdfast.core.waiting import LONG_WAIT, REQUEST_TIMEOUT, BoundedWait, answers_by
 from holdfast.errors import (
@@ -86,6 +89,12 @@ def place_ttl_for(ttl: Micros, ahead: int, cheap: bool) -> Micros:
     return min(ttl, place_ttl)
 
 
+def may_inherit(mode: Mode, note: Note) -> bool:
+    """Whether whoever frees a lock may grant it to a place in the queue: only what a place says of
+    a claim can be granted to it, and it says little, since a queue may be long."""
+    return mode == "exclusive" and not note
+
+
 class _Wait(BoundedWait, kw_only=True, gc=False):
     """The state of a claim that was not granted at once."""
 
@@ -102,21 +111,15 @@ class _Wait(BoundedWait, kw_only=True, gc=False):
         `ahead` is how many waiters were before it at the last try."""
         if self.may_queue:
             patience = place_ttl_for(self.claim.ttl, ahead, self.facts.cheap_places)
+            inherits = self.facts.cheap_places and may_inherit(self.claim.mode, self.claim.note)
             self.attempt.command = replace(
-                self.claim, queue=True, patience=patience, inherits=self.may_inherit
+                self.claim, queue=True, patience=patience, inherits=inherits
             )
 
     @property
     def may_queue(self) -> bool:
         """Whether the claim may take a place in the queue."""
         return self.fair is not False and self.timeout != 0
-
-    @property
-    def may_inherit(self) -> bool:
-        """Whether whoever frees the lock may grant it to our place: only what a place says of us
-        can be granted to it, and it says little, since a queue may be long."""
-        claim = self.claim
-        return self.facts.amends and claim.mode == "exclusive" and not claim.note
 
     @property
     def queues_when_refused(self) -> bool:
@@ -174,10 +177,8 @@ def acquire_steps(
         now = view.got
         if too_late is None and type(verdict) is Granted:
             hold = hold_of(attempt.key, verdict, _sent_at(attempt, verdict, view), terms.care)
-            hold.waited = now - started
-            hold.attempt = attempt.number
             if hold.valid(now):
-                return hold
+                return _got(hold, attempt, now - started)
         wait = wait or _wait_of(attempt, terms, started, facts)
         if too_late is not None:
             too_late = None
@@ -189,7 +190,12 @@ def acquire_steps(
             observations.remember(attempt.key, view)
             wait.get_in_line(verdict.places())
         elif type(verdict) is Blocked:
-            yield from _wait_turn_steps(observations, wait, verdict, view)
+            inherited = yield from _wait_turn_steps(observations, wait, verdict, view)
+            if inherited is not None:
+                now = yield from NOW
+                heir = _inherit(attempt, inherited, terms.care, now)
+                if heir is not None:
+                    return _got(heir, attempt, now - started)
         else:
             assert isinstance(verdict, Mismatch)
             raise LimitMismatch(
@@ -203,6 +209,26 @@ def acquire_steps(
             raise wait.not_free(verdict.holders, verdict.places())
         if not wait.claim.queue and now >= wait.announce_at:
             wait.get_in_line(verdict.places() if type(verdict) is Blocked else 0)
+
+
+def _got(hold: Hold, attempt: Attempt, waited: Micros) -> Hold:
+    hold.waited, hold.attempt = waited, attempt.number
+    return hold
+
+
+def _inherit(attempt: Attempt, inherited: Inherited, care: Care, now: Micros) -> Hold | None:
+    """Returns the hold that a wake-up has brought. None, if it is not about the latest write of our
+    place; or if a look may show more of the ttl, and that matters: much of it is over since that
+    write, or nobody renews the lease."""
+    claim: Claim = attempt.command  # type: ignore[assignment]
+    latest, sent = next(reversed(attempt.sent.items()))
+    if inherited.beat != latest or now - sent > claim.ttl // BEATS_PER_TTL or not care.keep:
+        return None
+    holder = claim.holder(inherited.fence, inherited.at, inherited.expires_at, latest)
+    hold = hold_of(attempt.key, Granted(holder, (), inherited.last), sent, care)
+    hold.acquired = hold.alive = now  # and not when we took our place
+    hold.contended = inherited.contended
+    return hold
 
 
 def _sent_at(attempt: Attempt, granted: Granted, view: View) -> Micros:
@@ -261,8 +287,9 @@ def _start_anew_steps(wait: _Wait, now: Micros) -> Steps[None]:
 
 def _wait_turn_steps(
     observations: Observations, wait: _Wait, blocked: Blocked, view: View
-) -> Steps[None]:
-    """Wait until it may be our turn, until the place must be renewed, or until time is up."""
+) -> Steps[Inherited | None]:
+    """Wait until it may be our turn, until the place must be renewed, or until time is up. Returns
+    what the wake-up has brought."""
     key, now = wait.key, view.got
     wait.attempt.blocked_by = blocked.holders
     frees_at = [observations.dead_from(key, holder, view.now, now) for holder in blocked.holders]
@@ -296,10 +323,12 @@ def _wait_turn_steps(
     wait.attempt.next_beat = yield from Draw(BEAT_BYTES)
     token = wait.claim.token
     found = yield from wait.wait_steps(view.version, token, now, min(wakes_at), waiting)
-    if found is not None:
+    if isinstance(found, Entry):
         observations.expect(key, found, now)
-    elif wait.facts.amends and (blocked.places() or (yield from NOW) < min(wakes_at)):
+        return None
+    if wait.facts.amends and (found or blocked.places() or (yield from NOW) < min(wakes_at)):
         observations.forget(key)  # it has changed: we were woken for that, or others renew places
+    return found
 
 
 # --- many keys ------------------------------------------------------------------------------

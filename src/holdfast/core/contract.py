@@ -81,12 +81,31 @@ class Amended(Struct, frozen=True, gc=False):
     entry: Entry
 
 
+class Inherited(Struct, frozen=True, gc=False):
+    """A wake-up that brings what there would be to look at: whoever freed the lock granted it to
+    the place in the queue that was written with this beat.
+
+    It may be old, and the grant over since, as with a reply that took long. It must come from the
+    store itself or from somebody who has read the record (see `holdfast.stores.waiting.notices`).
+    """
+
+    beat: str
+    fence: int
+    last: int  # the last number of its fences: rule 3 of `rules`
+    at: Micros
+    expires_at: Micros
+    contended: bool  # somebody waits behind it
+
+
 class Page(Struct, frozen=True):
     """A part of a listing; `cursor` asks for the next, None ends."""
 
     entries: tuple[tuple[str, Entry], ...]
     cursor: str | None = None
 
+
+# What a wait may have found out: the record that was there, or that the lock was inherited.
+Found: TypeAlias = Entry | Inherited | None
 
 ClockSource = Literal["store", "host", "process", "observed"]
 

@@ -29,6 +29,7 @@ from holdfast.core.contract import (
     Change,
     Conflict,
     Entry,
+    Found,
     Page,
     Swapped,
     Version,
@@ -135,15 +136,16 @@ class Scan(Struct, frozen=True, gc=False):
 
 class Wait(Discreet, frozen=True, gc=False):
     """Wait until the key may have changed for this token, or until a time is over. Returns what
-    was there then, if the store happened to read it. It may have changed again since."""
+    was there then, if the store happened to read it, or that the lock was granted to the place of
+    this token. Both may have changed again since."""
 
     key: str
     version: Version
     token: str
     at_most: Micros
 
-    def __iter__(self) -> Ask[Entry | None]:
-        answer: Entry | None = yield self
+    def __iter__(self) -> Ask[Found]:
+        answer: Found = yield self
         return answer
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from holdfast.core.contract import Entry, Version
+from holdfast.core.contract import Found, Version
 from holdfast.core.effects import NOW, Emit, Sleep, Steps, Wait
 from holdfast.core.events import Party, StoreTrouble, Tried, Waiting, party, seconds
 from holdfast.core.records import NEVER, SECOND, Holder, Micros, Waiter, anonymous
@@ -106,7 +106,7 @@ class BoundedWait(Struct, eq=False, gc=False):
         now: Micros,
         wakes_at: Micros,
         waiting: Callable[[Micros], Waiting],
-    ) -> Steps[Entry | None]:
+    ) -> Steps[Found]:
         """Wait until the store notifies, until `wakes_at` or until the time is over. On the way,
         tell when it has become a long wait: the store need not be asked again for that."""
         if self.ends_at is not None:

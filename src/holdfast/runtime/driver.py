@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from holdfast.core.contract import Amended, Applied, Entry, Page
+from holdfast.core.contract import Amended, Applied, Entry, Found, Page
 from holdfast.core.effects import (
     Amend,
     Apply,
@@ -182,7 +182,7 @@ class Driver:
         return answers, clock.monotonic()
 
     # The client may be closed while a call waits.
-    def _wait(self, asked: Wait) -> Entry | None:
+    def _wait(self, asked: Wait) -> Found:
         self._check()
         found = self._store.wait(asked.key, asked.version, asked.token, asked.at_most)
         self._check()

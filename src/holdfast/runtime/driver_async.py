@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from holdfast.core.contract import Amended, Applied, Entry, Page
+from holdfast.core.contract import Amended, Applied, Entry, Found, Page
 from holdfast.core.effects import (
     Amend,
     Apply,
@@ -216,7 +216,7 @@ class Driver:
             return answers, clock.monotonic()
 
     # The client may be closed while a call waits.
-    async def _wait(self, asked: Wait) -> Entry | None:
+    async def _wait(self, asked: Wait) -> Found:
         self._check()
         found = await self._store.wait(asked.key, asked.version, asked.token, asked.at_most)
         self._check()

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from holdfast.core.commands import NOBODY, Command, Wake
-from holdfast.core.contract import Amended, Applied, Change, Entry, Page, Version
+from holdfast.core.contract import Amended, Applied, Change, Entry, Found, Page, Version
 from holdfast.core.records import NEVER, SECOND, Micros, Record
 from holdfast.runtime.pool import DaemonPool
 from holdfast.stores.base import AsyncStore, Outcome, Store
@@ -56,7 +56,7 @@ class ThreadedStore(AsyncStore):
     async def scan(self, prefix: str, cursor: str | None, limit: int, by: Micros = NEVER) -> Page:
         return await self._run(self._calls, partial(self._store.scan, prefix, cursor, limit, by))
 
-    async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
+    async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Found:
         if isinstance(self._store, NotifyingStore):
             return await wait_for_notify(self._store, key, version, token, at_most)
         call = partial(self._store.wait, key, version, token, at_most)
@@ -123,7 +123,7 @@ async def finish(call: Coroutine[Any, Any, R]) -> R:
 
 async def wait_for_notify(
     store: NotifyingStore, key: str, version: Version, token: str, at_most: Micros
-) -> Entry | None:
+) -> Found:
     """Wait until the store notifies or the time is over, without a thread."""
     loop, notified = asyncio.get_running_loop(), asyncio.Event()
 
@@ -168,7 +168,7 @@ class InlineStore(AsyncStore):
     async def scan(self, prefix: str, cursor: str | None, limit: int, by: Micros = NEVER) -> Page:
         return self._store.scan(prefix, cursor, limit, by)
 
-    async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
+    async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Found:
         return await wait_for_notify(self._store, key, version, token, at_most)
 
     async def setup(self) -> None:

@@ -31,6 +31,7 @@ from holdfast.core.contract import (
     Conflict,
     Entry,
     Facts,
+    Found,
     Interval,
     Page,
     Swapped,
@@ -79,9 +80,10 @@ class Store(ABC):
         of the next page. In the order of the keys' bytes if the engine can, else in a fixed one."""
 
     @abstractmethod
-    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
+    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Found:
         """Block until the key may have changed for this token, or for a time. Returns what a load
-        would have shown at some moment since the call began, if that is known anyway, or None."""
+        would have shown at some moment since the call began, or that the lock was granted to this
+        token's place in the queue, if one of them is known anyway; or None."""
 
     def awaits(self, token: str) -> bool:
         """Returns whether a call surely waits with this token at this moment, if that can be told
@@ -183,9 +185,7 @@ class AsyncStore(ABC):
     ) -> Page: ...
 
     @abstractmethod
-    async def wait(
-        self, key: str, version: Version, token: str, at_most: Micros
-    ) -> Entry | None: ...
+    async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Found: ...
 
     async def amend(self, key: str, change: Change, by: Micros = NEVER) -> Amended:
         """Change a record while the store holds it still, where `facts.amends` says so."""

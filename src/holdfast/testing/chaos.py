@@ -36,7 +36,7 @@ from msgspec.structs import replace
 
 from holdfast.core import rules
 from holdfast.core.commands import NOBODY, Command, Evict, Evicted, Stamp, Wake
-from holdfast.core.contract import Amended, Applied, Change, Conflict, Entry, Page, Version
+from holdfast.core.contract import Amended, Applied, Change, Conflict, Entry, Found, Page, Version
 from holdfast.core.records import NEVER, Holder, Micros, Record
 from holdfast.errors import BadOption, OutcomeUnknown, Unavailable
 from holdfast.runtime import keeper_thread
@@ -161,7 +161,7 @@ class ChaosStore(Store):
         """Scan, if nothing goes wrong."""
         return self._ask(None, by, lambda: self._store.scan(prefix, cursor, limit, by))
 
-    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
+    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Found:
         """Wait; nothing goes wrong with that."""
         return self._store.wait(key, version, token, at_most)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
 from holdfast.core.commands import NOBODY, Command, Wake
-from holdfast.core.contract import Amended, Applied, Change, Entry, Page, Version
+from holdfast.core.contract import Amended, Applied, Change, Entry, Found, Page, Version
 from holdfast.core.records import NEVER, Micros, Record
 from holdfast.errors import OutcomeUnknown, Unavailable
 from holdfast.stores.base import Outcome, Store
@@ -88,7 +88,7 @@ class FaultyStore(Store):
     def scan(self, prefix: str, cursor: str | None, limit: int, by: Micros = NEVER) -> Page:
         return self._store.scan(prefix, cursor, limit, by)
 
-    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
+    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Found:
         return self._store.wait(key, version, token, at_most)
 
     def setup(self) -> None:

@@ -11,8 +11,10 @@ from msgspec.structs import replace
 from holdfast.core import acquiring, rules
 from holdfast.core.commands import FREED, Decision, Evict, Free, Take
 from holdfast.core.contract import Interval
+from holdfast.core.holds import Hold
 from holdfast.core.observations import Observations
 from holdfast.core.records import Record, Waiter
+from holdfast.core.validity import deadline
 from tests.sim.mutants.base import Patches, mutant
 
 
@@ -171,3 +173,25 @@ def _an_heir_beside_whoever_still_holds() -> Iterator[Patches]:
         return decision
 
     yield patch.dict(rules._RULES, {Free: free})
+
+
+@mutant(200, store="scripted")
+def _a_notice_from_which_the_lease_begins() -> Iterator[Patches]:
+    yield _from_the_notice_on()
+
+
+@mutant(50, store="amending", seen_at=2)
+def _a_notice_from_which_the_lease_begins_on_one_machine() -> Iterator[Patches]:
+    yield _from_the_notice_on()
+
+
+def _from_the_notice_on() -> Patches:
+    original = acquiring._inherit
+
+    def inherit(attempt: Any, inherited: Any, care: Any, now: int) -> Hold | None:
+        hold = original(attempt, inherited, care, now)
+        if hold is not None:
+            hold.deadline = deadline(now, hold.ttl)
+        return hold
+
+    return patch.object(acquiring, "_inherit", inherit)

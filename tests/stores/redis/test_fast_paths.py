@@ -28,7 +28,7 @@ from holdfast.stores.redis.record_text import Names
 from holdfast.stores.redis.scripts import ALL, CLAIM, FREE, RENEW, Script
 from holdfast.stores.registry import open_store
 from tests.engines.redis import RedisServer, client
-from tests.stores.redis.test_rules import EVENTS, TOKENS, TTLS, Model, a_run
+from tests.stores.redis.test_rules import EVENTS, TOKENS, TTLS, Model, a_run, listening
 
 WAYS = ("fast", "full", "in place", "in place without the rights")
 LONG = 60 * SECOND
@@ -100,6 +100,43 @@ def test_random_runs(either: RedisStore, family: int) -> None:
         if seen == EVENTS.keys() and run >= 3:
             return
     assert seen == EVENTS.keys(), "not everything happened: the runs are too tame"
+
+
+# --- heirs ----------------------------------------------------------------------------------
+
+
+def comes_or_goes(draw: random.Random, record: Record) -> Command:
+    """Somebody wants the lock, mostly alone and with a place that may inherit; or leaves it."""
+    if record.holders and draw.random() < 0.5:
+        parties: Any = record.queue if draw.random() < 0.1 and record.queue else record.holders
+        return Free(draw.choice(parties).token)
+    mode: Any = draw.choice(("exclusive",) * 5 + ("shared",))
+    patience = draw.choice((LONG, LONG, LONG, 700))
+    inherits = mode == "exclusive" and draw.random() < 0.8
+    owner = draw.choice(("a", '"},\n', '","lease":1,"bell":"ab"}', "名"))
+    return Claim(draw.choice(TOKENS), owner, mode, LONG, None, {}, True, patience, inherits)
+
+
+def test_heirs(server: RedisServer, either: RedisStore) -> None:
+    """Whoever frees a lock grants it to whom the rules name, and tells that one of its grant."""
+    heirs = 0
+    for run in range(20):
+        draw, model = random.Random(f"heirs-{run}"), Model(either, uuid4().hex)
+        with listening(server, either, model) as heard:
+            for step in range(40):
+                command = comes_or_goes(draw, model.record)
+                heard.compare(model.apply(command, f"{step:016x}"))
+        heirs += heard.heirs
+    assert heirs > 20
+
+
+def test_who_does_not_listen_inherits_nothing(either: RedisStore) -> None:
+    """Its client may be dead, and the lock would be taken for its whole ttl."""
+    model = Model(either, uuid4().hex)
+    for token in TOKENS[:2]:
+        model.apply(Claim(token, "o", "exclusive", LONG, None, {}, True, LONG, True), "b")
+    model.apply(Free(TOKENS[0]), "c")
+    assert model.record.holders == ()
 
 
 # --- odd records ----------------------------------------------------------------------------

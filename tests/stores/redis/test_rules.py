@@ -33,12 +33,13 @@ from holdfast.core.commands import (
     Take,
     Wake,
 )
-from holdfast.core.contract import Swapped
+from holdfast.core.contract import Inherited, Swapped
 from holdfast.core.records import EMPTY, SECOND, Holder, Record, Waiter, droppable_at
 from holdfast.stores.base import Store
 from holdfast.stores.redis import RedisStore
 from holdfast.stores.redis.record_text import WAKE, mark
 from holdfast.stores.registry import open_store
+from holdfast.stores.waiting.notices import read_notice
 from tests.engines.redis import RedisCluster, RedisServer, ValkeyServer, client
 from tests.engines.shared import shared
 
@@ -69,6 +70,7 @@ def some_claim(draw: random.Random) -> Claim:
     return Claim(
         draw.choice(TOKENS), draw.choice(OWNERS), mode, draw.choice(TTLS), limit,
         draw.choice(NOTES), queue, draw.choice(TTLS) if queue else 0,
+        queue and mode == "exclusive" and draw.random() < 0.7,
     )  # fmt: skip
 
 
@@ -153,6 +155,7 @@ class Model:
     def __init__(self, store: Store, key: str) -> None:
         self._store = store
         self.key = key
+        self.is_heard = False  # somebody listens on the channel of the store's client
         self.record = EMPTY
         self.version: Any = None
 
@@ -163,7 +166,7 @@ class Model:
         now = applied.now.latest
         assert applied.now.earliest == now
         decision = rules.decide(
-            command,
+            self._naming_heir(command),
             self.record,
             lambda party: bool(party.expires_at) and now > party.expires_at,
             Stamp(now, beat),
@@ -180,6 +183,14 @@ class Model:
         assert entry.version == applied.version
         self.record, self.version = entry.record, entry.version
         return decision
+
+    def _naming_heir(self, command: Command) -> Command:
+        """The scripts name the first in the queue, if its client listens."""
+        if not isinstance(command, Free) or not self.is_heard or not self.record.queue:
+            return command
+        first, *others = self.record.queue
+        leaves = first.token == command.token and others
+        return Free(command.token, others[0].token if leaves else first.token)
 
 
 def a_run(model: Model, draw: random.Random, steps: int, after: Callable[..., None]) -> set[str]:
@@ -230,6 +241,7 @@ def listening(server: RedisServer, store: RedisStore, model: Model) -> Iterator[
         for _ in channels:
             assert pubsub.get_message(timeout=5)["type"] == "subscribe"
         heard = Heard(pubsub, model)
+        model.is_heard = True
         yield heard
         assert pubsub.get_message(timeout=0.05) is None
 
@@ -245,6 +257,7 @@ class Heard(list[Wake]):
     def __init__(self, pubsub: Any, model: Model) -> None:
         super().__init__()
         self._pubsub, self._model = pubsub, model
+        self.heirs = 0
 
     def compare(self, decision: Decision) -> None:
         """The store told those whom the rules wake, queued ones by their client's channel."""
@@ -254,9 +267,25 @@ class Heard(list[Wake]):
             rev, *whom = message["data"].decode().split(" ")
             assert int(rev) == self._model.version
             named = decision.wake if decision.wake == ANYONE else map(called, decision.wake)
-            assert tuple(whom) == tuple(named)
+            count = len(decision.wake)
+            assert tuple(whom[:count]) == tuple(named)
+            self._compare_notice(decision, " ".join(whom[count:]))
             assert message["channel"].endswith(WAKE) == (decision.wake == ANYONE)
             self.append(decision.wake)
+
+    def _compare_notice(self, decision: Decision, notice: str) -> None:
+        """The heir was told what the rules have written for it, and nobody else anything."""
+        record = self._model.record
+        heir = rules.find(record.holders, decision.wake[0])
+        if heir is None:
+            assert notice == ""
+            return
+        assert read_notice(notice.encode(), heir.token.encode()) == Inherited(
+            heir.beat, heir.fence, record.fence, heir.acquired_at, heir.expires_at,
+            bool(record.queue),
+        )  # fmt: skip
+        assert heir.token not in notice
+        self.heirs += 1
 
 
 def test_scripts_wake_whom_the_rules_wake(server: RedisServer, store: RedisStore) -> None:

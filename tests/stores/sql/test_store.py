@@ -20,14 +20,14 @@ import holdfast
 from holdfast import aio
 from holdfast.core.commands import FREED, Decision
 from holdfast.core.contract import Swapped
-from holdfast.core.records import Record, Waiter, encode
+from holdfast.core.records import Record, encode
 from holdfast.errors import BadURL, Misconfigured
 from holdfast.runtime.run import run
 from holdfast.stores.async_adapters import ThreadedStore
 from holdfast.stores.registry import open_store
 from holdfast.stores.sql import SQLStore
 from holdfast.stores.sql.postgres import PostgreSQLDialect
-from holdfast.stores.sql.protocol import CROWD, Answer, Query, Table
+from holdfast.stores.sql.protocol import HOPEFUL_TRIES, Answer, Query, Table
 from tests.engines.proxy import Proxy
 from tests.stores.sql.servers import Server
 
@@ -250,11 +250,9 @@ def test_clock_that_stands_still(server: Server) -> None:
     assert swapped.now.latest < ahead
 
 
-@pytest.mark.parametrize(("waiting", "tries"), [(0, 2), (CROWD, 1)])
-def test_in_a_crowd_a_record_is_held_still_sooner(waiting: int, tries: int) -> None:
-    """Where a first write fails because of others, a second one mostly would too."""
-    place = Waiter("w", "you", "exclusive", 1, 1, 1, "b")
-    there = 1, 1, encode(Record(1, queue=(place,) * waiting)).decode()
+def test_a_record_is_held_still_where_others_are_faster() -> None:
+    """Not after the first failure: often that was a place in the queue, and the next succeeds."""
+    there = 1, 1, encode(Record(1)).decode()
     asked: list[Query] = []
 
     def answer(query: Query) -> Answer:
@@ -264,4 +262,4 @@ def test_in_a_crowd_a_record_is_held_still_sooner(waiting: int, tries: int) -> N
     change = Decision(FREED, Record(2))
     queries = PostgreSQLDialect(Table()).amend_queries("k", lambda entry: change)
     assert run(queries, {}, {Query: answer}) is None
-    assert sum(query.writing for query in asked) == tries
+    assert sum(query.writing for query in asked) == HOPEFUL_TRIES == 2

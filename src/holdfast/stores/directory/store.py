@@ -104,7 +104,7 @@ class DirectoryStore(LocalStore):
         if isinstance(outcome, Conflict):
             return outcome
         if wake:
-            self._poller.notify(key, wake)
+            self._poller.notify(key, wake, record)
         return Swapped(outcome.version, self._folder.now())
 
     def amend(self, key: str, change: Change, by: Micros = NEVER) -> Amended:
@@ -122,7 +122,7 @@ class DirectoryStore(LocalStore):
 
         amended = self._folder.when_locked(name, decide_and_replace, by)
         if amended.decision.wake:
-            self._poller.notify(key, amended.decision.wake)
+            self._poller.notify(key, amended.decision.wake, amended.decision.record)
         return amended
 
     def _replace(

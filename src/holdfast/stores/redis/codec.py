@@ -99,6 +99,8 @@ class Encoder:
     def _claim(self, key: str, claim: Claim, beat: str) -> Call:
         """The command of every lock. What its terms say is ready; the rest is packed at once."""
         place = b"%d %b" % (claim.patience, self._client_channel) if claim.queue else b""
+        if claim.queue and claim.inherits and not self._wait:  # a release is not waited for
+            place += b" %d" % claim.ttl
         start = record_text.start_text(claim.token)
         end = record_text.end_text(beat, claim.limit, claim.owner, claim.note)
         packed = b"$%d\r\n%b\r\n%b$%d\r\n%b\r\n$%d\r\n%b\r\n" % (
@@ -241,9 +243,10 @@ def applied(reply: Any, command: Command, beat: str) -> Applied:
     lines = reply.split(b"\n", _LINES)
     verdict = _VERDICTS[lines[0]](*lines[3:])
     now, rev = int(lines[1]), lines[2]
-    if type(command) is Claim and type(verdict) is Granted and verdict.holder.acquired_at == now:
-        # It was granted just now, and not by an earlier try whose answer was lost.
-        verdict = Granted(verdict.holder, verdict.wanted, max(verdict.holder.fence, now))
+    if type(command) is Claim and type(verdict) is Granted and not verdict.last:
+        mine = verdict.holder
+        if mine.acquired_at == now:  # and not by an earlier try whose answer was lost
+            verdict = Granted(mine, verdict.wanted, max(mine.fence, now))
     return Applied(verdict, int(rev) if rev else None, Interval(now, now))
 
 
@@ -260,9 +263,14 @@ def _renewed(renew: Renew, beat: str, at: Micros) -> Verdict:
     return Granted(replace(known, expires_at=at + known.ttl, beat=beat))
 
 
-def _granted(holder: bytes, wanted: bytes, *more: bytes) -> Verdict:
+def _granted(holder: bytes, wanted: bytes, *more: bytes) -> Granted:
     wanted = b"\n".join((wanted, *more)) if more else wanted
     return Granted(_holder.decode(holder), _waiters.decode(wanted) if wanted else ())
+
+
+def _inherited(holder: bytes, last: bytes, wanted: bytes, *more: bytes) -> Verdict:
+    granted = _granted(holder, wanted, *more)
+    return Granted(granted.holder, granted.wanted, int(last))
 
 
 def _blocked(queued: bytes, more: bytes, holders: bytes, ahead: bytes) -> Verdict:
@@ -287,6 +295,7 @@ _AS_USUAL: dict[type, Callable[[Any, str, Micros], Verdict]] = {
 }
 _VERDICTS: dict[bytes, Callable[..., Verdict]] = {
     b"granted": _granted,
+    b"inherited": _inherited,
     b"blocked": _blocked,
     b"mismatch": lambda limit: Mismatch(int(limit)),
     b"not held": lambda: _NOT_HELD,

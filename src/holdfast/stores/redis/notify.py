@@ -3,7 +3,8 @@
 Each client has one connection that is subscribed to the channels of the locks it waits for
 (`listener_async`). A script that frees a place publishes the record's new rev and
 whom it may let in: `*` on the lock's channel, or queued waiters on the channel of their client, by
-hashes of their tokens, so that no other client wakes for nothing. Why no wake-up gets lost:
+hashes of their tokens, so that no other client wakes for nothing. To the heir of a lock it tells
+what it has written (`holdfast.stores.waiting.notices`). Why no wake-up gets lost:
 
  1. A message between a claim's answer and its wait: the wait names the rev that the claim
     saw, and `Subscriptions` remembers the last rev that it was told.
@@ -24,6 +25,7 @@ from holdfast.core.contract import Version
 from holdfast.stores.redis.record_text import WAKE, Names, mark, token_text
 from holdfast.stores.redis.resp import pack
 from holdfast.stores.waiting.handles import LastHeard, Notify, WaitHandle, WaitHandles
+from holdfast.stores.waiting.notices import read_notice
 
 # A channel that told so often of a lock for which nobody waits here is left.
 UNHEARD = 8
@@ -117,6 +119,8 @@ class Subscriptions:
         handles = self.handles.handles(key)
         for handle in handles:
             is_named = not handle.mark.isdisjoint(whom)
+            if is_named:
+                handle.found = read_notice(b" ".join(whom[1:]), token_text(handle.token))
             if is_named or (whom == _ALL and _is_news(told, handle.version)):
                 self._wake(handle)
         return b"" if handles else self._unheard(key, channel)

@@ -184,10 +184,11 @@ def _holder(holder: Holder) -> bytes:
 
 def _waiter(waiter: Waiter) -> bytes:
     return (
-        b'{"token":"%b","mode":"%b","ttl":%d,"since":%d,"expires_at":%d,"beat":"%b","limit":%b,%b}'
+        b'{"token":"%b","mode":"%b","ttl":%d,"since":%d,"expires_at":%d,"beat":"%b","limit":%b,%b%b}'
     ) % (
         token_text(waiter.token), waiter.mode.encode(), waiter.ttl, waiter.since, waiter.expires_at,
         token_text(waiter.beat), _limit(waiter.limit), owner_text(waiter.owner),
+        b"" if waiter.lease is None else b',"lease":%d' % waiter.lease,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.core.commands import NOBODY, Command, Wake
-from holdfast.core.contract import Applied, Entry, Page, Version
+from holdfast.core.contract import Applied, Entry, Found, Page, Version
 from holdfast.core.records import NEVER, SECOND, TOMBSTONE, Micros, Record
 from holdfast.core.steps import corrupt
 from holdfast.errors import ForeignStore
@@ -196,7 +196,7 @@ class AsyncRedisStore(_Base):
 
     if ASYNC:
 
-        async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> None:
+        async def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Found:
             """Wait until the lock's channel says that it may be this token's turn."""
             loop = asyncio.get_running_loop()
             notified = asyncio.Event()
@@ -208,6 +208,7 @@ class AsyncRedisStore(_Base):
             finally:
                 timer.cancel()
                 self._listener.cancel_wait(handle)
+            return handle.found
     else:
 
         def register_wait(

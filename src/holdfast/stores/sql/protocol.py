@@ -42,8 +42,6 @@ R = TypeVar("R")
 SCHEMA = 1
 MARK = "holdfast schema"
 HOPEFUL_TRIES = 2
-# With so many in the queue a second try would mostly fail like the first.
-CROWD = 12
 BATCH = 100  # how many renewals go in one statement
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 
@@ -191,8 +189,6 @@ class Dialect(ABC):
             if isinstance(outcome, Swapped):
                 return Amended(decision, Entry(decision.record, outcome.version, entry.now))
             entry = outcome.entry
-            if len(entry.record.queue) >= CROWD:
-                break
         return None
 
     def amend_held_queries(self, key: str, change: Change) -> Queries[Amended]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from holdfast.core.commands import NOBODY, Wake
-from holdfast.core.contract import Amended, Change, Entry, Page, Version
+from holdfast.core.contract import Amended, Change, Entry, Found, Page, Swapped, Version
 from holdfast.core.effects import Swap
 from holdfast.core.records import NEVER, SECOND, Micros, Record
 from holdfast.errors import BadURL, Misconfigured
@@ -151,7 +151,8 @@ class SQLStore(_Base):
     def _swap(self, swap: Swap, by: Micros) -> Outcome:
         outcome = self._ready_and_run(self.dialect.swap_queries(swap), by)
         if swap.wake:  # whoever waits on this machine need not wait for the next look
-            self.poller.notify(swap.key, swap.wake)
+            written = swap.record if isinstance(outcome, Swapped) else None
+            self.poller.notify(swap.key, swap.wake, written)
         return outcome
 
     def amend(self, key: str, change: Change, by: Micros = NEVER) -> Amended:
@@ -164,7 +165,7 @@ class SQLStore(_Base):
         if amended is None:
             queries = partial(self.dialect.amend_held_queries, key, change)
             amended = self.transport.transact(queries, by)
-        self.poller.notify(key, amended.decision.wake)
+        self.poller.notify(key, amended.decision.wake, amended.decision.record)
         return amended
 
     def scan(self, prefix: str, cursor: str | None, limit: int, by: Micros = NEVER) -> Page:
@@ -203,7 +204,7 @@ class SQLStore(_Base):
         """Stop notifying."""
         self._waiting.discard(handle)
 
-    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
+    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Found:
         """Block until the key may have changed for this token, or for a time."""
         opened = open_socket(token)
         if opened is None:
@@ -212,11 +213,11 @@ class SQLStore(_Base):
         try:
             with opened:
                 self._waiting.add(handle, opened)
-                wait_for_wake(opened, at_most / SECOND)
+                brought = wait_for_wake(opened, token, at_most / SECOND)
         finally:
             self._waiting.discard(handle)
             spin.rest()
-        return handle.found
+        return brought or handle.found
 
     def awaits(self, token: str) -> bool:
         """Whoever waits on this machine has a socket, until it ends or its process does."""

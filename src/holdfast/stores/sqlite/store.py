@@ -140,7 +140,7 @@ class SQLiteStore(LocalStore):
             self._open_anew()
             raise
         if wake:
-            self._poller.notify(key, wake)
+            self._poller.notify(key, wake, record if isinstance(outcome, Swapped) else None)
         return outcome
 
     def swap_many(self, swaps: Sequence[Swap], by: Micros = NEVER) -> list[Outcome | Exception]:
@@ -165,7 +165,7 @@ class SQLiteStore(LocalStore):
             self._open_anew()
             raise
         if amended.decision.wake:
-            self._poller.notify(key, amended.decision.wake)
+            self._poller.notify(key, amended.decision.wake, amended.decision.record)
         return amended
 
     def scan(self, prefix: str, cursor: str | None, limit: int, by: Micros = NEVER) -> Page:

@@ -15,11 +15,12 @@ from typing import Any
 from msgspec import Struct
 
 from holdfast.core.commands import ANYONE, NOBODY, Wake
-from holdfast.core.contract import Entry, Version
-from holdfast.core.records import SECOND, Micros
+from holdfast.core.contract import Entry, Found, Version
+from holdfast.core.records import SECOND, Micros, Record
 from holdfast.core.rules import find, next_up, nobody
 from holdfast.stores import spin
 from holdfast.stores.base import Store
+from holdfast.stores.waiting.notices import inherited_by
 
 Notify = Callable[[], object]
 
@@ -45,7 +46,7 @@ class WaitHandle:
         self.token = token
         self.notify = notify
         self.mark: Any = None  # for the store's own use
-        self.found: Entry | None = None  # the record at the time of the notification, if known
+        self.found: Found = None  # what the notification has shown, or brought along
 
 
 class PollResult(Struct, frozen=True):
@@ -155,12 +156,15 @@ class WaitHandles:
                 if not handles:
                     del self._by_key[handle.key]
 
-    def notify(self, key: str, whom: Wake) -> None:
-        """Notify the calls that a write may let in."""
+    def notify(self, key: str, whom: Wake, written: Record | None = None) -> None:
+        """Notify the calls that a write may let in. `written` is the record, if it was surely
+        written: it may be the grant of one of them."""
         if whom == NOBODY or not self._by_key:
             return
         for handle in self.handles(key):
             if whom == ANYONE or handle.token in whom:
+                if written is not None:
+                    handle.found = inherited_by(written, handle.token) or handle.found
                 handle.notify()
 
     def notify_all(self) -> None:
@@ -196,7 +200,7 @@ class NotifyingStore(Store):
     def cancel_wait(self, handle: WaitHandle) -> None:
         """Stop notifying this call."""
 
-    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
+    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Found:
         """Block until a notification comes, or until the time is over."""
         notified = threading.Event()
         handle = self.register_wait(key, version, token, notified.set)

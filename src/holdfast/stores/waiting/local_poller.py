@@ -1,6 +1,7 @@
 """Notifies waiting calls on stores that all their users reach on one machine, in one thread.
 
-1. Whoever lets a call in wakes it (see `local_wakeups`), and it tries again at once.
+1. Whoever lets a call in wakes it (see `local_wakeups`). It tries again at once, unless the wake-up
+   has brought the grant.
 2. Wake-ups can fail, so the thread also polls: right after a call has begun to wait, soon after a
    change, and then ever more rarely. A call that others in the queue are ahead of is polled for
    more rarely still, the further back the more rarely: they come first. So a process that was
@@ -18,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from holdfast.core.commands import ANYONE, Wake
-from holdfast.core.contract import Entry, Version
-from holdfast.core.records import SECOND, Micros
+from holdfast.core.contract import Found, Version
+from holdfast.core.records import SECOND, Micros, Record
 from holdfast.stores.waiting.handles import PollResult, WaitHandle, WaitHandles, lets_in, started
 from holdfast.stores.waiting.local_wakeups import (
     Inbox,
@@ -114,7 +115,7 @@ class LocalPoller:
         self._looking = threading.Lock()  # held while the looker is in use
         self._paused = False
 
-    def wait(self, key: str, version: Version, token: str, seconds: float) -> Entry | None:
+    def wait(self, key: str, version: Version, token: str, seconds: float) -> Found:
         """Block until the key may have changed for this token, or for a time. The calling thread
         waits for its own wake-up, which saves a change of threads when a lock changes hands."""
         opened = open_socket(token)
@@ -124,14 +125,12 @@ class LocalPoller:
             handle = WaitHandle(key, version, token, lambda: wake((token,)))
             try:
                 self.add(handle, opened)
-                wait_for_wake(opened, seconds)
+                brought = wait_for_wake(opened, token, seconds)
             finally:
                 self.discard(handle)
-        return handle.found
+        return brought or handle.found
 
-    def _wait_for_notify(
-        self, key: str, version: Version, token: str, seconds: float
-    ) -> Entry | None:
+    def _wait_for_notify(self, key: str, version: Version, token: str, seconds: float) -> Found:
         notified = threading.Event()
         handle = WaitHandle(key, version, token, notified.set)
         try:
@@ -171,13 +170,14 @@ class LocalPoller:
             if self._inbox is not None:
                 self._inbox.forget(handle)
 
-    def notify(self, key: str, whom: Wake) -> None:
-        """A write of ours may let these in: notify those who wait here, and wake the others."""
-        self.handles.notify(key, whom)
+    def notify(self, key: str, whom: Wake, written: Record | None = None) -> None:
+        """A write of ours may let these in: notify those who wait here, and wake the others.
+        `written` is the record, if it was surely written."""
+        self.handles.notify(key, whom, written)
         if whom and whom != ANYONE:
             here = {handle.token for handle in self.handles.handles(key)}
             if there := [token for token in whom if token not in here]:
-                wake(there)
+                wake(there, written)
 
     def close(self) -> None:
         """End the thread, and notify all calls, which then look for themselves."""
@@ -320,6 +320,6 @@ class LocalStore(PollingStore):
         """Whoever waits on this machine has a socket, until it ends or its process does."""
         return waits_here(token)
 
-    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Entry | None:
+    def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Found:
         """Block until a wake-up comes or a poll shows a change, or until the time is over."""
         return self._poller.wait(key, version, token, at_most / SECOND)

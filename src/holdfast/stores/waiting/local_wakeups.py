@@ -3,7 +3,8 @@
 1. A waiting call has a datagram socket. Its name is a digest of the call's token, so whoever frees
    the lock can compute it from the record's queue, and nobody can compute the token from it.
 2. The name is an *abstract* one of Linux: there is no file, and it is gone with its process.
-3. A wake-up is only a reason to look. Anybody on the machine can send one, and it may get lost.
+3. To whom a release has granted the lock the wake-up brings a notice of that (see `notices`). Any
+   other is only a reason to look. Anybody on the machine can send one, and it may get lost.
 4. Where it cannot work, polling finds the change: on other systems, from another network
    namespace, in a process that has no descriptor left or many calls that wait.
 """
@@ -19,11 +20,17 @@ import weakref
 from collections.abc import Iterable
 from contextlib import suppress
 
+from holdfast.core.contract import Inherited
+from holdfast.core.records import Record
 from holdfast.runtime import fork_hooks
 from holdfast.stores.waiting.handles import WaitHandle
+from holdfast.stores.waiting.notices import LONGEST, notice_of, read_notice
 
 # So many calls of one store have a socket; the others are polled for.
 MOST_SOCKETS = 64
+# So many wake-ups are read at a time: who sends them without end must not keep us from looking.
+MOST_READ = 16
+_LOOK = b"1"
 
 
 def address_of(token: str) -> bytes:
@@ -33,21 +40,24 @@ def address_of(token: str) -> bytes:
     return b"\0holdfast/" + blake2b(token.encode(), digest_size=16).hexdigest().encode()
 
 
-def wake(tokens: Iterable[str]) -> None:
-    """Wake the calls that wait with these tokens, as far as they can be reached."""
+def wake(tokens: Iterable[str], written: Record | None = None) -> None:
+    """Wake the calls that wait with these tokens, as far as they can be reached. `written` is the
+    record for which they are woken, if it was surely written: it may be the grant of one."""
     if sys.platform != "linux":
         return
     with suppress(OSError), _datagram_socket() as sender:  # if there is no descriptor left
         for token in tokens:
             with suppress(OSError):  # nobody waits there, or it was woken often enough
-                sender.sendto(b"1", address_of(token))
+                notice = b"" if written is None else notice_of(written, token)
+                sender.sendto(notice or _LOOK, address_of(token))
 
 
-def wait_for_wake(opened: socket.socket, seconds: float) -> None:
-    """Block until a wake-up arrives at this socket, or for a time."""
+def wait_for_wake(opened: socket.socket, token: str, seconds: float) -> Inherited | None:
+    """Block until a wake-up arrives at the socket of this token, or for a time. Returns what it
+    has brought."""
     poll = select.poll()
     poll.register(opened, select.POLLIN)
-    poll.poll(1000 * seconds)
+    return read_wake_ups(opened, token) if poll.poll(1000 * seconds) else None
 
 
 def interrupt(opened: socket.socket) -> None:
@@ -91,11 +101,17 @@ def open_socket(token: str) -> socket.socket | None:
     return opened
 
 
-def drain(opened: socket.socket) -> None:
-    """Read all wake-ups that have arrived at a socket."""
-    with suppress(BlockingIOError):
-        while opened.recv(1):
-            pass
+def read_wake_ups(opened: socket.socket, token: str) -> Inherited | None:
+    """Read what has arrived at the socket of this token. Returns what it has brought, if one of the
+    wake-ups is a notice."""
+    brought = None
+    with suppress(OSError):  # that was all
+        for _ in range(MOST_READ):
+            notice = opened.recv(LONGEST + 1)  # what is longer is cut off, and proves nothing
+            if not notice:
+                break
+            brought = brought or read_notice(notice, token.encode())
+    return brought
 
 
 class Inbox:
@@ -170,7 +186,8 @@ class LinuxInbox(Inbox):
             with suppress(BlockingIOError):
                 os.eventfd_read(fd)
         elif handle is not None:
-            drain(self._sockets[handle])
+            brought = read_wake_ups(self._sockets[handle], handle.token)
+            handle.found = brought or handle.found
         return handle
 
     def interrupt(self) -> None:

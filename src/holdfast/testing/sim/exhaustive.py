@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.core.acquiring import Terms, acquire_steps
+from holdfast.core.contract import Inherited
 from holdfast.core.effects import Load, Sleep, Wait
 from holdfast.core.holds import Care
 from holdfast.core.records import SECOND, Mode
@@ -150,14 +151,12 @@ class StillNetwork(Network):
         self._small.note(client, "waits", effect)
         self._waiting[effect.token] = process, epoch
         client.at(client.later(effect.at_most), process.wake, epoch)
-        self._small.store.watch(
-            effect.key,
-            effect.version,
-            effect.token,
-            lambda: client.at(
-                self._small.t, process.wake, epoch, self._small.store.entry(effect.key)
-            ),
-        )
+
+        def notify(inherited: Inherited | None) -> None:
+            found = inherited or self._small.store.entry(effect.key)
+            client.at(self._small.t, process.wake, epoch, found)
+
+        self._small.store.watch(effect.key, effect.version, effect.token, notify)
 
 
 class SmallWorld(World):

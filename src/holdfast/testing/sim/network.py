@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from holdfast.core.contract import Inherited
 from holdfast.core.effects import ApplyMany, Load, Scan, SwapMany, Wait
 from holdfast.core.waiting import sent_by
 from holdfast.errors import HoldfastError, OutcomeUnknown, Unavailable
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 POLL_EVERY = 400_000
 WRONGLY_AWAITED = 0.1
+LATE_NOTICES = 0.3
 
 
 class Request:
@@ -55,6 +57,8 @@ class Network:
         self._worst = self._fates[-1][0] if self._fates else 0.0
         self._cut = 0  # connections from before this are dead
         self._waiting: dict[str, tuple[Process, int]] = {}  # by token
+        rng = world.store.rng
+        world.store.awaits = lambda token: self.awaits(token, rng)
 
     def heal(self) -> None:
         """From now on requests arrive, once, and are answered."""
@@ -212,16 +216,30 @@ class Network:
             return
         client.at(client.later(effect.at_most), process.wake, epoch)
 
-        def notify() -> None:
+        def notify(inherited: Inherited | None) -> None:
             rng = process.op.rng
             if process.epoch == epoch and not client.dead:
                 lost = client.cut_until > self._world.t or rng.random() < self._worst / 2
                 if not lost:
                     # Some stores show the record in a notification; it may change on the way.
                     found = self._store.entry(effect.key) if rng.random() < 0.5 else None
-                    client.at(self._world.t + self._latency(rng), process.wake, epoch, found)
+                    arrives_at = self._world.t + self._latency(rng)
+                    if found is None and inherited is not None:
+                        self._tell_heir(process, effect.token, arrives_at, inherited)
+                    else:
+                        client.at(arrives_at, process.wake, epoch, found)
 
         self._store.watch(effect.key, effect.version, effect.token, notify)
+
+    def _tell_heir(self, process: Process, token: str, t: int, inherited: Inherited) -> None:
+        """Bring a notice, perhaps so late that its heir has looked, and waits once more."""
+        if process.op.rng.random() < LATE_NOTICES:
+            t += int(process.op.rng.random() * self._plan.longest_delay)
+        process.client.at(t, self._notice_comes, token, inherited)
+
+    def _notice_comes(self, token: str, inherited: Inherited) -> None:
+        process, epoch = self._waiting[token]
+        process.wake(epoch, inherited)
 
     def awaits(self, token: str, rng: Any) -> bool:
         """Whether a call waits with this token. While there are faults, that may be wrong."""

@@ -13,11 +13,21 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from holdfast.core import rules
-from holdfast.core.commands import ANYONE, Stamp, Wake
-from holdfast.core.contract import Amended, Applied, Conflict, Entry, Interval, Page, Swapped
+from holdfast.core.commands import ANYONE, Command, Free, Stamp, Wake
+from holdfast.core.contract import (
+    Amended,
+    Applied,
+    Conflict,
+    Entry,
+    Inherited,
+    Interval,
+    Page,
+    Swapped,
+)
 from holdfast.core.effects import Amend, Apply, ApplyMany, Load, Scan, Swap, SwapMany
 from holdfast.core.records import EMPTY, SECOND, Record
 from holdfast.stores.blob.codec import expiries_from, parties_of, with_expiries
+from holdfast.stores.waiting.notices import inherited_by
 from holdfast.testing.sim.clocks import Clock
 from holdfast.testing.sim.kinds import StoreKind
 
@@ -26,7 +36,8 @@ if TYPE_CHECKING:
     from holdfast.testing.sim.ops import Op
 
 Row = tuple[Record, int]
-Watcher = tuple[str, Callable[[], None]]  # whose token, and how to wake it
+Notify = Callable[[Inherited | None], None]
+Watcher = tuple[str, Notify]  # whose token, and how to wake it
 
 
 class StoreModel:
@@ -40,13 +51,14 @@ class StoreModel:
         self.takes_over_at = 0  # a failover is not over before, even if all else is healed
         self.stalled_until = 0  # writes are not answered
         self.stalled_writes_are_lost = False
-        self._rng = rng
+        self.rng = rng
         self._ledger = ledger
         self._rows: dict[str, Row] = {}
         self._dates: dict[str, Interval] = {}  # when each key was written, to the second
         self._journal: list[tuple[int, str, Row | None]] = []
         self._last_version = 0
         self._watchers: dict[str, list[Watcher]] = {}
+        self.awaits: Callable[[str], bool] = lambda token: False
         self._late = self._again = False
         self._since = 0
         self._handlers: dict[type, Callable[[Any, Op], Any]] = {
@@ -83,7 +95,7 @@ class StoreModel:
         at = self.clock.at(self.t)
         if clock == "exact":
             return Interval(at, at)
-        if clock == "none" or (clock == "patchy" and self._rng.random() < 0.3):
+        if clock == "none" or (clock == "patchy" and self.rng.random() < 0.3):
             return None
         return self._to_the_second()
 
@@ -133,7 +145,7 @@ class StoreModel:
         record, now = swap.record, self.now()
         if self.kind.clock == "dated":
             record = None if record is None else self._dated(swap.key, row, record)
-            now = now if self._rng.random() < 0.5 else None  # whether it was read lately
+            now = now if self.rng.random() < 0.5 else None  # whether it was read lately
         self._write(swap.key, row, record, swap.wake, op)
         return Swapped(self._last_version, now)
 
@@ -147,8 +159,8 @@ class StoreModel:
 
     def _amend(self, amend: Amend, op: Op) -> Amended:
         row, entry = self._rows.get(amend.key), self.entry(amend.key)
-        if self._rng.random() < 0.5:  # the clock was read while it waited for another's lock
-            at = self.clock.at(self._rng.randint(min(self._since, self.t), self.t))
+        if self.rng.random() < 0.5:  # the clock was read while it waited for another's lock
+            at = self.clock.at(self.rng.randint(min(self._since, self.t), self.t))
             entry = replace(entry, now=Interval(at, at))
         decision = amend.change(entry)
         if decision.record is not None:
@@ -162,7 +174,7 @@ class StoreModel:
         assert now is not None
         record = EMPTY if row is None else row[0]
         decision = rules.decide(
-            apply.command,
+            self._naming_heir(apply.command, record),
             record,
             lambda party: now.earliest > party.expires_at,
             Stamp(now.latest, apply.beat),
@@ -171,6 +183,13 @@ class StoreModel:
             self._write(apply.key, row, decision.record, decision.wake, op)
         row = self._rows.get(apply.key)
         return Applied(decision.verdict, None if row is None else row[1], now)
+
+    def _naming_heir(self, command: Command, record: Record) -> Command:
+        """The server itself knows whose connections are open."""
+        first = record.queue[0] if record.queue else None
+        if type(command) is not Free or first is None or first.lease is None:
+            return command
+        return Free(command.token, first.token) if self.awaits(first.token) else command
 
     def _scan(self, scan: Scan, op: Op) -> Page:
         keys = [key for key in self.keys() if key.startswith(scan.prefix)]
@@ -196,11 +215,11 @@ class StoreModel:
 
     # --- waiting ------------------------------------------------------------------------------
 
-    def watch(self, key: str, version: Any, token: str, notify: Callable[[], None]) -> None:
+    def watch(self, key: str, version: Any, token: str, notify: Notify) -> None:
         """Notify a watcher once: when a write says so, or at once if one came before."""
         row = self._rows.get(key)
         if version != (None if row is None else row[1]):
-            notify()
+            notify(None)
         else:
             self._watchers.setdefault(key, []).append((token, notify))
 
@@ -208,7 +227,7 @@ class StoreModel:
         stay = []
         for token, notify in self._watchers.pop(key):
             if wake == ANYONE or token in wake:
-                notify()
+                notify(inherited_by(self.record(key), token))
             else:
                 stay.append((token, notify))
         if stay:

@@ -74,7 +74,7 @@ CLAIM = Script(
     "past",
 )
 RENEW = Script("renew", "fast_renew", *_RULES)
-FREE = Script("free", "fast_free", *_RULES)
+FREE = Script("free", "heirs", "fast_free", *_RULES)
 OFFER = Script("offer", *_RULES)
 TAKE = Script("take", *_RULES, "past")
 EVICT = Script("evict", *_RULES, "past")

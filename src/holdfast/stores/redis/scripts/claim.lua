@@ -2,9 +2,9 @@
 --
 -- ARGV[2], ARGV[5] and ARGV[7] are the holder's line, but for its fence, its start and its end;
 -- ARGV[3] the ttl, ARGV[4] for how long a record with this holder stays; ARGV[6], of who would
--- queue, for how long its place lasts and its client's channel.
+-- queue, for how long its place lasts, its client's channel, and the ttl if it may inherit.
 local claim = read_holder(ARGV[2] .. '0' .. ARGV[5] .. '0,"expires_at":0' .. ARGV[7])
-local lasts, channel = string.match(ARGV[6], '^(%d+) (%x+)$')
+local lasts, channel, lease = string.match(ARGV[6], '^(%d+) (%x+) ?(%d*)$')
 local queueing = lasts and '1' or '0'
 
 local holders, queue, soonest = alive(record.holders), living(record)
@@ -28,7 +28,9 @@ end
 
 local mine = find(holders, claim.token)
 if mine then
-  return granted(unchanged, record, mine, without_line(queue, claim.token))
+  queue = without_line(queue, claim.token)
+  if not lease or lease == '' then return granted(unchanged, record, mine, queue) end
+  return unchanged(record, 'inherited', mine.text, digits(record.fence), (queue_head(queue)))
 end
 if claim.mode == 'counted' then
   for _, holder in ipairs(holders) do
@@ -61,9 +63,10 @@ end
 local since = start and string.match(queue.text, '"since":(%d+)', start) or at
 local owner = string.match(claim.rest, '^(.-),"note":') -- inside a text its quotes had backslashes
 local place = string.format(
-  '{"token":"%s","mode":"%s","ttl":%s,"since":%s,"expires_at":%.0f,"beat":"%s","limit":%s,%s,' ..
-  '"bell":"%s"}',
-  claim.token, claim.mode, lasts, since, now + lasts, claim.beat, claim.limit, owner, channel)
+  '{"token":"%s","mode":"%s","ttl":%s,"since":%s,"expires_at":%.0f,"beat":"%s","limit":%s,%s' ..
+  '%s"bell":"%s"}',
+  claim.token, claim.mode, lasts, since, now + lasts, claim.beat, claim.limit, owner,
+  lease_text(lease), channel)
 soonest = is_empty(queue) and MOST or soonest
 record = {
   rev = record.rev, fence = record.fence, soonest = math.min(soonest, now + lasts),

@@ -1,6 +1,6 @@
 -- Fast path: an exclusive claim joins the queue of a lock with one holder. fast_turn.lua has read
 -- the record's head before.
-local lasts, channel = string.match(ARGV[6], '^(%d+) (%x+)$')
+local lasts, channel, lease = string.match(ARGV[6], '^(%d+) (%x+) ?(%d*)$')
 local is_exclusive = string.sub(ARGV[5], 1, 20) == ',"mode":"exclusive",'
 if rev and lasts and is_exclusive and now > tonumber(rev) and tonumber(fence) < MOST
   and string.sub(raw, -2) == ']}'
@@ -22,8 +22,8 @@ then
       local first, more = queue_head(ahead)
       local ends = string.format('%.0f', now + lasts)
       local place = mine .. '"mode":"exclusive","ttl":' .. lasts .. ',"since":' .. at
-        .. ',"expires_at":' .. ends .. ',' .. terms .. ',' .. owner .. ',"bell":"' .. channel
-        .. '"}\n]}'
+        .. ',"expires_at":' .. ends .. ',' .. terms .. ',' .. owner .. lease_text(lease)
+        .. '"bell":"' .. channel .. '"}\n]}'
       if queue ~= '' then
         place = queue .. ',\n' .. place
         if tonumber(soonest) < now + lasts then ends = soonest end

@@ -44,6 +44,11 @@ local now = time[1] * 1000000 + time[2]
 local at = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
 local raw = redis.call('GET', KEYS[1])
 
+-- How a place says that whoever frees the lock may grant it to it.
+local function lease_text(lease)
+  return lease == '' and ',' or ',"lease":' .. lease .. ','
+end
+
 -- A record that is written now, until its first holder.
 local function head_text(fence, freed, soonest)
   return '{"v":1,"rev":' .. at .. ',"fence":' .. fence .. ',"updated_at":' .. at

@@ -39,7 +39,7 @@ class Turns(Checker):
             if other.place < hold.member.place and other.work() is not None:
                 raise self.broken(f"{belief} was given a turn past somebody who came before")
         if not belief.op.passed_on:
-            self._granted[hold.token] = world.t, bool(hold.wanted)
+            self._granted[hold.token] = world.t, hold.contended
             return
         granted, wanted = self._granted[hold.token]
         since = belief.client.clock.reaches(hold.acquired) - granted
