@@ -108,7 +108,7 @@ def requests_of_an_heir(clients: list[Locks], store: Store) -> list[str]:
     thread = waiting(clients[1], key, leases)
     until(lambda: len(record_of(store, key).queue) == 1)
     with ExitStack() as stack:
-        for name in ("load", "swap", "amend"):
+        for name in ("load", "swap", "amend", "apply"):
             stack.enter_context(noted(clients[1]._client.store, name, asked))
         held.release()
         thread.join(30)
