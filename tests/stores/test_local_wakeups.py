@@ -226,7 +226,9 @@ def test_a_task_gets_the_grant_too(inbox: LinuxInbox) -> None:
 
 
 @pytest.mark.parametrize(
-    "odd", [b"", b"1", b"x" * 100_000, notice_of(GRANTED, "one")[:-1], os.urandom(100)]
+    "odd",
+    [b"", b"1", b"x" * 100_000, notice_of(GRANTED, "one")[:-1], bytes(range(256))],
+    ids=["empty", "plain", "long", "cut off", "binary"],
 )
 def test_odd_wake_ups_before_the_grant(odd: bytes, one: socket.socket) -> None:
     """They wake, and hide nothing that has come with them. (An empty one ends the reading.)"""
