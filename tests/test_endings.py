@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,41 @@ def test_close_does_not_wait_for_a_store_that_hangs() -> None:
     locks.close()
     assert time.monotonic() - begun < 30
     assert not lease.held
+
+
+def test_close_gives_back_also_after_a_pause() -> None:
+    """The store fails the first two tries, and there is time for a third."""
+    store = FaultyStore(MemoryStore())
+    locks = Locks(store)
+    lease = locks.acquire("k", ttl=600)
+    store.plan("refuse", "refuse")
+    locks.close()
+    assert not lease.held
+    assert list(Locks(store).list()) == []
+
+
+def test_close_does_not_break_off_a_clean_up() -> None:
+    """A call timed out while the store was in trouble. Its place in the queue is taken out by a
+    thread of the client, which pauses between two tries when the client is closed."""
+    store = FaultyStore(MemoryStore())
+    locks, other = Locks(store), Locks(store)
+    held = other.acquire("k", ttl=600)
+    thread = threading.Thread(target=lambda: fails(locks, "k"))
+    thread.start()
+    until(lambda: len(other.show("k").waiters) == 1)
+    store.plan(then="refuse")
+    thread.join()
+    assert locks._client.leases.cleaning.busy()
+    store.plan("refuse")
+    locks.close()
+    assert other.show("k").waiters == ()
+    held.release()
+
+
+def fails(locks: Locks, key: str) -> None:
+    """Wait for a lock in vain."""
+    with pytest.raises(holdfast.HoldfastError):
+        locks.acquire(key, timeout=0.5)
 
 
 MANY_HANG = """

@@ -255,6 +255,7 @@ def test_an_absence_of_the_store_is_told_twice(caplog: pytest.LogCaptureFixture)
     with faulty_locks(ttl=60, on_event=told.append) as (locks, store):
         leases = [locks.acquire(f"away{number}") for number in range(3)]
         caplog.clear()
+        locks._client.observations.keys_are_new = False  # so that the next one is looked at
         store.plan("refuse", "refuse", "refuse", "refuse")
         locks.acquire("away3", timeout=30).release()  # is tried again until it works
         store.plan("refuse", "refuse")

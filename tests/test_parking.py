@@ -7,17 +7,26 @@ import asyncio
 from holdfast.runtime.parking_async import Alarm
 
 
+async def wait(alarm: Alarm, woken: asyncio.Future[None], seconds: float) -> None:
+    """As `Parking.park`."""
+    alarm.set(woken, seconds)
+    try:
+        await woken
+    finally:
+        alarm.forget(woken)
+
+
 def test_each_is_woken_when_its_own_time_is_over() -> None:
     """Whoever came first, and although one timer is for all of them."""
 
     async def main() -> Alarm:
         loop = asyncio.get_running_loop()
         alarm = Alarm(loop)
-        long = asyncio.ensure_future(alarm.wait(loop.create_future(), 3600))
+        long = asyncio.ensure_future(wait(alarm, loop.create_future(), 3600))
         await asyncio.sleep(0)
         async with asyncio.timeout(30):
             for _ in range(3):
-                waits = [alarm.wait(loop.create_future(), seconds) for seconds in (0.05, 0.01)]
+                waits = [wait(alarm, loop.create_future(), seconds) for seconds in (0.05, 0.01)]
                 await asyncio.gather(*waits)
         assert not long.done()
         assert len(alarm._ends) == 1
@@ -34,8 +43,8 @@ def test_who_is_woken_or_cancelled_does_not_wait_for_its_time() -> None:
     async def main() -> Alarm:
         loop = asyncio.get_running_loop()
         alarm, woken = Alarm(loop), loop.create_future()
-        one = asyncio.ensure_future(alarm.wait(woken, 3600))
-        other = asyncio.ensure_future(alarm.wait(loop.create_future(), 3600))
+        one = asyncio.ensure_future(wait(alarm, woken, 3600))
+        other = asyncio.ensure_future(wait(alarm, loop.create_future(), 3600))
         await asyncio.sleep(0)
         woken.set_result(None)
         other.cancel()

@@ -107,7 +107,7 @@ def test_where_a_place_is_a_write_it_lasts_longer() -> None:
         return {Now: 0, Draw: "b1", Load: (entry, 0, 0)}.get(type(effect))
 
     attempt = Attempt("k", Claim("t", "me", "exclusive", TTL))
-    terms = Terms(timeout=1, fair=True)
+    terms = Terms(store_patience=0, fair=True)
     with pytest.raises(Unavailable):
         play(acquire_steps(Observations(KINDS["server"].facts), attempt, terms, 0), answer)
     assert [place.ttl for place in places] == [QUEUE_PLACE_TTL]
@@ -326,10 +326,13 @@ def test_a_write_of_long_ago_that_landed_now() -> None:
 # --- many who come together -------------------------------------------------------------------
 
 
-def crowded_out(steps_of: Callable[[Observations, Attempt], Any], attempt: Attempt) -> list[Effect]:
+def crowded_out(
+    steps_of: Callable[[Observations, Attempt], Any], attempt: Attempt, ahead: int = 0
+) -> list[Effect]:
     """What is done where somebody else is always faster, for ten times."""
     done: list[Effect] = []
-    entry = Entry(Record(fence=1, holders=(HOLDER,), updated_at=1), 1, exactly(SECOND))
+    queue = tuple(waiter(number) for number in range(ahead))
+    entry = Entry(Record(fence=1, holders=(HOLDER,), queue=queue, updated_at=1), 1, exactly(SECOND))
 
     def answer(effect: Effect) -> Any:
         done.append(effect)
@@ -345,16 +348,20 @@ def crowded_out(steps_of: Callable[[Observations, Attempt], Any], attempt: Attem
     return [effect for effect in done if isinstance(effect, (Load, Swap, Sleep))]
 
 
-def test_who_wants_a_place_in_the_queue_keeps_its_distance() -> None:
-    """Ever more of it, to a limit. And it looks again after each pause, as what it saw is old."""
+@pytest.mark.parametrize("ahead", [0, 7])
+def test_who_wants_a_place_in_the_queue_keeps_its_distance(ahead: int) -> None:
+    """Ever more of it, to a limit. And it looks again after each pause, as what it saw is old. Who
+    has a place already competes with nobody for one, so a queue makes it no longer."""
     claim = Claim("t", "me", "exclusive", TTL)
     terms = Terms(timeout=SECOND, fair=True)
     done = crowded_out(
         lambda observations, attempt: acquire_steps(observations, attempt, terms, 0),
         Attempt("k", claim),
+        ahead,
     )
     pauses = [effect.duration for effect in done if isinstance(effect, Sleep)]
     assert pauses == sorted(pauses)
+    assert pauses[0] < SECOND // 100
     assert LONGEST_PLACE_PAUSE >= pauses[-1] > 10 * pauses[0]
     after = [following for one, following in pairwise(done) if isinstance(one, Sleep)]
     assert all(isinstance(effect, Load) for effect in after)

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.core import rules
-from holdfast.core.acquiring import Terms, acquire_steps, place_ttl_for
+from holdfast.core.acquiring import PLACE_OUTLIVES, Terms, acquire_steps, place_ttl_for
 from holdfast.core.commands import Blocked, Claim, Free, Granted, Stamp
 from holdfast.core.contract import Amended, Conflict, Entry, Facts, Interval, exactly
 from holdfast.core.effects import Amend, Draw, Effect, Load, Now, Swap, Wait
@@ -174,10 +174,22 @@ def test_a_place_lasts_by_how_many_were_in_the_queue() -> None:
     queue = tuple(Waiter(f"w{n}", "w", "exclusive", TTL, 0, ends, "b") for n in range(8))
     store, knows = Amending(replace(TAKEN, record=replace(TAKEN.record, queue=queue))), contended()
     knows.expect("k", store.entry, 0)
+    lasts = place_ttl_for(TTL, 8, True)
+    with pytest.raises(AcquireTimeout):
+        play(acquire_steps(knows, claim(), Terms(lasts - PLACE_OUTLIVES), 0), store)
+    assert store.asked[:2] == [Swap, Wait]
+    assert store.entry.record.queue[-1].ttl == lasts
+
+
+def test_a_place_that_lasts_until_the_end_of_its_call_is_not_renewed() -> None:
+    """And it lasts hardly longer: whoever gives up may be unable to free it."""
+    store, knows = Amending(TAKEN), contended()
+    knows.expect("k", store.entry, 0)
     with pytest.raises(AcquireTimeout):
         play(acquire_steps(knows, claim(), Terms(SECOND // 2), 0), store)
     assert store.asked[:2] == [Swap, Wait]
-    assert store.entry.record.queue[-1].ttl == place_ttl_for(TTL, 8, True)
+    assert store.now >= SECOND // 2
+    assert store.entry.record.queue[-1].ttl == SECOND // 2 + PLACE_OUTLIVES
 
 
 @pytest.mark.parametrize("terms", [Terms(SECOND, fair=False), Terms(0)])

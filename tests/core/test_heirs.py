@@ -18,6 +18,7 @@ from holdfast.core.records import LARGEST_FENCE, SECOND, Record, Waiter, decode,
 from holdfast.core.releasing import release_steps
 from holdfast.core.steps import apply_steps
 from holdfast.core.validity import deadline
+from holdfast.errors import Refused
 from holdfast.stores.waiting.notices import inherited_by
 from tests.core.test_amending import HOST, NETWORK, Amending, contended
 from tests.core.test_steps import CLOCK, MINE, OTHER, TTL, claim
@@ -147,9 +148,12 @@ def test_an_heir_only_looks() -> None:
 
 
 def waits_and_is_told(
-    late: int = 0, told: dict[str, Any] | None = None, care: Care = KEPT
+    late: int = 0,
+    told: dict[str, Any] | None = None,
+    care: Care = KEPT,
+    given_up: bool = False,
 ) -> tuple[Any, Amending, Attempt, Observations]:
-    """The same, and the wake-up brings the grant, so late."""
+    """The same, and the wake-up brings the grant, so late; perhaps to a claim that was given up."""
     store, attempt, knows = Amending(Entry(Record(1, (OTHER,)), 2, CLOCK)), claim(), contended()
 
     def answer(effect: Any) -> Any:
@@ -168,6 +172,7 @@ def waits_and_is_told(
             store.entry = Entry(freed, 7, exactly(NOW + store.now))
             inherited = inherited_by(freed, "t")
             assert inherited is not None
+            attempt.given_up = given_up
             return replace(inherited, **(told or {}))
         return store(effect)
 
@@ -197,6 +202,12 @@ def test_what_was_told_is_released_and_undone_like_any_other_grant() -> None:
     assert play(release_steps(knows, Attempt("k", Free("t")), store.now, SECOND), store)
     assert store.asked == [Amend]
     assert hold.token not in [holder.token for holder in store.entry.record.holders]
+
+
+def test_a_claim_that_was_given_up_inherits_nothing() -> None:
+    """Whoever gave it up has freed what it had in the store: another one may hold the lock."""
+    with pytest.raises(Refused, match="given up"):
+        waits_and_is_told(given_up=True)
 
 
 @pytest.mark.parametrize(

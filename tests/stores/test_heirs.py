@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -100,18 +101,20 @@ def test_whoever_waits_here_inherits(clients: list[Locks], store: Store) -> None
     assert any(inherits(clients, store) for _ in range(10))
 
 
-def requests_of_an_heir(clients: list[Locks], store: Store) -> list[str]:
+def requests_of_an_heir(clients: list[Locks], store: Store, listens_after_s: float) -> list[str]:
     """One client releases while another waits. Returns what the other asks its store until it has
     the lock."""
     key, leases, asked = f"heirs/{uuid4().hex}", list[holdfast.Lease](), list[str]()
     held = clients[0].acquire(key)
     thread = waiting(clients[1], key, leases)
     until(lambda: len(record_of(store, key).queue) == 1)
+    time.sleep(listens_after_s)
     with ExitStack() as stack:
         for name in ("load", "swap", "amend", "apply"):
             stack.enter_context(noted(clients[1]._client.store, name, asked))
         held.release()
         thread.join(30)
+    assert not clients[1]._client.leases.cleaning.busy()  # a call that has ended is forgotten
     # What was not looked at is known all the same, and can be renewed and released.
     [holder] = record_of(store, key).holders
     assert leases[0].fence == holder.fence
@@ -136,9 +139,45 @@ def noted(store: Store, name: str, asked: list[str]) -> Iterator[None]:
 
 
 def test_whoever_inherits_asks_for_nothing(clients: list[Locks], store: Store) -> None:
-    """The wake-up has brought the grant; unless a poll was faster, or it renews its place just
-    then."""
-    assert [] in [requests_of_an_heir(clients, store) for _ in range(10)]
+    """The wake-up has brought the grant; unless a poll was faster, or it does not listen yet, or
+    renews its place just then."""
+    assert [] in [requests_of_an_heir(clients, store, turn * 0.02) for turn in range(10)]
+
+
+def closes_while_it_waits(clients: list[Locks], url: str, key: str, pause_s: float) -> None:
+    """One client is closed while a call of it waits, and another releases the lock at that time."""
+    held, closing = clients[0].acquire(key), holdfast.connect(url, ttl=60)
+    leases = list[holdfast.Lease]()
+
+    def wait() -> None:
+        with suppress(holdfast.ClientClosed):
+            leases.append(closing.acquire(key, timeout=60))
+
+    def release() -> None:
+        time.sleep(pause_s)
+        held.release()
+
+    threads = [threading.Thread(target=wait), threading.Thread(target=release)]
+    threads[0].start()
+    until(lambda: len(clients[1].show(key).waiters) == 1)
+    until(closing._client.leases.cleaning.busy)  # it waits: the answer to its claim has come
+    threads[1].start()
+    time.sleep(0.002)
+    closing.close()
+    for thread in threads:
+        thread.join(30)
+
+
+def test_a_client_that_is_closed_inherits_nothing(
+    clients: list[Locks], store: Store, url: str
+) -> None:
+    """Its calls that wait leave nothing: neither a place, nor a lock that was granted to it just
+    then and that only the ttl would free."""
+    for turn in range(20):
+        key = f"heirs/{uuid4().hex}"
+        closes_while_it_waits(clients, url, key, turn * 0.0003)
+        left = record_of(store, key)
+        assert (left.holders, left.queue) == ((), ())
 
 
 def test_nobody_inherits_who_is_not_there(clients: list[Locks], store: Store) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.api.leases import Lease
-from holdfast.api.options import Seconds, check_cap, check_request_timeout, check_switch
+from holdfast.api.options import OnLost, Seconds, check_cap, check_request_timeout, check_switch
 from holdfast.api.requests import Requests
 from holdfast.core.acquiring import Terms, acquire_steps
 from holdfast.core.cohorts import Cohorts, Member, acquire_in_line_steps, takes_part
@@ -77,13 +77,13 @@ class FaceClient(Client):
             presence=self.sinks.presence,
         )
 
-    def acquire(self, attempt: Attempt, terms: Terms) -> Lease:
+    def acquire(self, attempt: Attempt, terms: Terms, on_lost: OnLost = None) -> Lease:
         """Get a lease, in turn with other callers of this client that want the same."""
         now, cohorts = clock.monotonic(), self.cohorts
         claim: Claim = attempt.command  # type: ignore[assignment]
         if cohorts is None or not takes_part(claim, terms):
             steps = acquire_steps(self.observations, attempt, terms, now)
-            return self.enter(attempt, steps, "acquired")
+            return self.enter(attempt, steps, "acquired", on_lost)
         member = Member(attempt, terms.care, now)
         self.leases.started(attempt, now)
         try:
@@ -93,7 +93,7 @@ class FaceClient(Client):
                 steps = acquire_in_line_steps(self.observations, cohorts, member, attempt, terms)
             hold = self.driver.run(steps)
             cohorts.granted(member, hold)
-            lease = self._lease_of(hold)
+            lease = self._lease_of(hold, on_lost)
             self.leases.adopt(hold, "acquired")
             return lease
         except BaseException as why:
@@ -117,12 +117,14 @@ class FaceClient(Client):
         finally:
             cohorts.move_on(member)
 
-    def enter(self, attempt: Attempt, steps: Steps[Hold], how: How) -> Lease:
+    def enter(
+        self, attempt: Attempt, steps: Steps[Hold], how: How, on_lost: OnLost = None
+    ) -> Lease:
         """Run the steps of an attempt. Returns its lease, or undoes what it has left and raises."""
         self.leases.started(attempt, clock.monotonic())
         try:
             hold = self.driver.run(steps)
-            lease = self._lease_of(hold)
+            lease = self._lease_of(hold, on_lost)
             self.leases.adopt(hold, how)
             return lease
         except BaseException as why:
@@ -140,6 +142,9 @@ class FaceClient(Client):
         try:
             self.driver.undo(attempts)
         finally:
+            for attempt in attempts:
+                if type(attempt.command) is Claim:
+                    self.leases.cleaning.ended(attempt.claimed)
             self.leases.gave_up(in_vain, why)
         check_undone(attempts, why)
 
@@ -147,10 +152,13 @@ class FaceClient(Client):
         """Look after one lease of an acquire_all that is still going on."""
         self.leases.keep(self._lease_of(hold))
 
-    def _lease_of(self, hold: Hold) -> Lease:
+    def _lease_of(self, hold: Hold, on_lost: OnLost = None) -> Lease:
         caller = _caller()
         hold.caller = None if caller is None else weakref.ref(caller)
-        return Lease(self.leases, self.driver, self.observations, hold)
+        lease = Lease(self.leases, self.driver, self.observations, hold)
+        if on_lost is not None:
+            lease._react_to_loss(on_lost)
+        return lease
 
     # --- waiting for oneself ----------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.api.leases_async import Lease
-from holdfast.api.options import Seconds, check_cap, check_request_timeout, check_switch
+from holdfast.api.options import OnLost, Seconds, check_cap, check_request_timeout, check_switch
 from holdfast.api.requests import Requests
 from holdfast.core.acquiring import Terms, acquire_steps
 from holdfast.core.cohorts import Cohorts, Member, acquire_in_line_steps, takes_part
@@ -86,13 +86,13 @@ class FaceClient(Client):
             presence=self.sinks.presence,
         )
 
-    async def acquire(self, attempt: Attempt, terms: Terms) -> Lease:
+    async def acquire(self, attempt: Attempt, terms: Terms, on_lost: OnLost = None) -> Lease:
         """Get a lease, in turn with other callers of this client that want the same."""
         now, cohorts = clock.monotonic(), self.cohorts
         claim: Claim = attempt.command  # type: ignore[assignment]
         if cohorts is None or not takes_part(claim, terms):
             steps = acquire_steps(self.observations, attempt, terms, now)
-            return await self.enter(attempt, steps, "acquired")
+            return await self.enter(attempt, steps, "acquired", on_lost)
         member = Member(attempt, terms.care, now)
         self.leases.started(attempt, now)
         try:
@@ -102,7 +102,7 @@ class FaceClient(Client):
                 steps = acquire_in_line_steps(self.observations, cohorts, member, attempt, terms)
             hold = await self.driver.run(steps)
             cohorts.granted(member, hold)
-            lease = self._lease_of(hold)
+            lease = self._lease_of(hold, on_lost)
             self.leases.adopt(hold, "acquired")
             return lease
         except BaseException as why:
@@ -126,12 +126,14 @@ class FaceClient(Client):
         finally:
             cohorts.move_on(member)
 
-    async def enter(self, attempt: Attempt, steps: Steps[Hold], how: How) -> Lease:
+    async def enter(
+        self, attempt: Attempt, steps: Steps[Hold], how: How, on_lost: OnLost = None
+    ) -> Lease:
         """Run the steps of an attempt. Returns its lease, or undoes what it has left and raises."""
         self.leases.started(attempt, clock.monotonic())
         try:
             hold = await self.driver.run(steps)
-            lease = self._lease_of(hold)
+            lease = self._lease_of(hold, on_lost)
             self.leases.adopt(hold, how)
             return lease
         except BaseException as why:
@@ -149,6 +151,9 @@ class FaceClient(Client):
         try:
             await self.driver.undo(attempts)
         finally:
+            for attempt in attempts:
+                if type(attempt.command) is Claim:
+                    self.leases.cleaning.ended(attempt.claimed)
             self.leases.gave_up(in_vain, why)
         check_undone(attempts, why)
 
@@ -156,10 +161,13 @@ class FaceClient(Client):
         """Look after one lease of an acquire_all that is still going on."""
         self.leases.keep(self._lease_of(hold))
 
-    def _lease_of(self, hold: Hold) -> Lease:
+    def _lease_of(self, hold: Hold, on_lost: OnLost = None) -> Lease:
         caller = _caller()
         hold.caller = None if caller is None else weakref.ref(caller)
-        return Lease(self.leases, self.driver, self.observations, hold)
+        lease = Lease(self.leases, self.driver, self.observations, hold)
+        if on_lost is not None:
+            lease._react_to_loss(on_lost)
+        return lease
 
     # --- waiting for oneself ----------------------------------------------------------------
 

@@ -203,10 +203,7 @@ class Locks(Patterns):
         check_on_lost(on_lost, None)
         terms = here.requests.terms(timeout, fair, keep, max_hold)
         attempt = here.requests.claim(key, ttl, mode, limit, owner, note, terms)
-        lease = here.acquire(attempt, terms)
-        if on_lost is not None:
-            lease._react_to_loss(on_lost)
-        return lease
+        return here.acquire(attempt, terms, on_lost)
 
     def try_acquire(
         self, key: str, *, ttl: Seconds | None = None, mode: str | None = None,

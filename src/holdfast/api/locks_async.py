@@ -205,19 +205,16 @@ class Locks(Patterns):
                 key, ttl, timeout, mode, limit, fair, owner, note, keep, max_hold, on_lost
             )
 
-    async def _acquire(
+    def _acquire(
         self, key: str, ttl: Seconds | None, timeout: Seconds | None, mode: str | None,
         limit: int | None, fair: bool | None, owner: str | None, note: dict[str, Any] | None,
         keep: bool, max_hold: Seconds | None, on_lost: OnLost = None,
-    ) -> Lease:  # fmt: skip
+    ) -> Coroutine[Any, Any, Lease]:  # fmt: skip
         here = self._here()
         check_on_lost(on_lost, "cancel" if ASYNC else None)
         terms = here.requests.terms(timeout, fair, keep, max_hold)
         attempt = here.requests.claim(key, ttl, mode, limit, owner, note, terms)
-        lease = await here.acquire(attempt, terms)
-        if on_lost is not None:
-            lease._react_to_loss(on_lost)
-        return lease
+        return here.acquire(attempt, terms, on_lost)
 
     async def try_acquire(
         self, key: str, *, ttl: Seconds | None = None, mode: str | None = None,

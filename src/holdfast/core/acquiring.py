@@ -55,6 +55,9 @@ TTL_PER_PLACE_AHEAD: Micros = SECOND // 20
 # that dies at the head of the queue keeps a free lock from the others for so long.
 FRONT_PLACE_TTL: Micros = 3 * SECOND
 FRONT_TTL_PER_PLACE_AHEAD: Micros = SECOND // 2
+# But no place outlives its call's timeout by more than this: of a crowd that gives up at the same
+# moment, and then ends, not everybody gets to free its place.
+PLACE_OUTLIVES: Micros = SECOND
 # A claim is tried again this often even without a notification: in the queue, and outside.
 LOOK_AGAIN: Micros = 30 * SECOND
 LOOK_AGAIN_UNQUEUED: Micros = 1 * SECOND
@@ -106,11 +109,13 @@ class _Wait(BoundedWait, kw_only=True, gc=False):
     def claim(self) -> Claim:
         return self.attempt.command  # type: ignore[return-value]
 
-    def get_in_line(self, ahead: int = 0) -> None:
+    def get_in_line(self, now: Micros, ahead: int = 0) -> None:
         """From now on the claim asks for a place in the queue, unless it is not to queue.
         `ahead` is how many waiters were before it at the last try."""
         if self.may_queue:
             patience = place_ttl_for(self.claim.ttl, ahead, self.facts.cheap_places)
+            if self.ends_at is not None:
+                patience = min(patience, max(0, self.ends_at - now) + PLACE_OUTLIVES)
             inherits = self.facts.cheap_places and may_inherit(self.claim.mode, self.claim.note)
             self.attempt.command = replace(
                 self.claim, queue=True, patience=patience, inherits=inherits
@@ -152,7 +157,7 @@ def acquire_steps(
     if not claim.queue and (waited_long or queues_at_once(terms, facts.scripted or amends)):
         wait = _wait_of(attempt, terms, started, facts)
         known = observations.recall(attempt.key)
-        wait.get_in_line(len(known.record.queue) if known else 0)
+        wait.get_in_line(now, len(known.record.queue) if known else 0)
     too_late: Free | None = None  # gives back what had run out when the answer came
     back_at = observations.steps_back_until(attempt.key)
     if now < back_at and terms.timeout != 0:
@@ -188,7 +193,7 @@ def acquire_steps(
         elif type(verdict) is Blocked and wait.queues_when_refused:
             observations.contend(attempt.key)
             observations.remember(attempt.key, view)
-            wait.get_in_line(verdict.places())
+            wait.get_in_line(now, verdict.places())
         elif type(verdict) is Blocked:
             inherited = yield from _wait_turn_steps(observations, wait, verdict, view)
             if inherited is not None:
@@ -208,7 +213,7 @@ def acquire_steps(
             # We were woken so late that no answer is of use: this machine slept, or is too busy.
             raise wait.not_free(verdict.holders, verdict.places())
         if not wait.claim.queue and now >= wait.announce_at:
-            wait.get_in_line(verdict.places() if type(verdict) is Blocked else 0)
+            wait.get_in_line(now, verdict.places() if type(verdict) is Blocked else 0)
 
 
 def _got(hold: Hold, attempt: Attempt, waited: Micros) -> Hold:
@@ -218,11 +223,16 @@ def _got(hold: Hold, attempt: Attempt, waited: Micros) -> Hold:
 
 def _inherit(attempt: Attempt, inherited: Inherited, care: Care, now: Micros) -> Hold | None:
     """Returns the hold that a wake-up has brought. None, if it is not about the latest write of our
-    place; or if a look may show more of the ttl, and that matters: much of it is over since that
-    write, or nobody renews the lease."""
+    place; if whoever gave the claim up has freed it; or if a look may show more of the ttl, and
+    that matters: much of it is over since that write, or nobody renews the lease."""
     claim: Claim = attempt.command  # type: ignore[assignment]
     latest, sent = next(reversed(attempt.sent.items()))
-    if inherited.beat != latest or now - sent > claim.ttl // BEATS_PER_TTL or not care.keep:
+    if (
+        attempt.given_up
+        or inherited.beat != latest
+        or now - sent > claim.ttl // BEATS_PER_TTL
+        or not care.keep
+    ):
         return None
     holder = claim.holder(inherited.fence, inherited.at, inherited.expires_at, latest)
     hold = hold_of(attempt.key, Granted(holder, (), inherited.last), sent, care)
@@ -309,7 +319,10 @@ def _wait_turn_steps(
     pace = 0
     if blocked.queued:
         pace = min(blocked.places() * PACE, SLOWEST_PACE)
-        wakes_at = [now + LOOK_AGAIN, now + wait.claim.patience // BEATS_PER_TTL]
+        wakes_at = [now + LOOK_AGAIN]
+        patience = wait.claim.patience
+        if wait.ends_at is None or now + patience < wait.ends_at:  # else it lasts until the end
+            wakes_at.append(now + patience // BEATS_PER_TTL)
     else:
         wakes_at = [now + LOOK_AGAIN_UNQUEUED]
         if now < wait.announce_at:
@@ -318,7 +331,7 @@ def _wait_turn_steps(
     observations.contend(key)
     # The next try is prepared before the wait: after it, a free lock would wait for us.
     if wait.claim.queue:
-        wait.get_in_line(blocked.places())
+        wait.get_in_line(now, blocked.places())
     wait.attempt.forget_writes()
     wait.attempt.next_beat = yield from Draw(BEAT_BYTES)
     token = wait.claim.token

@@ -341,8 +341,9 @@ def may_be_passed_on(hold: Hold, now: Micros) -> bool:
     """Rule 2. The lease has been ended by its holder."""
     if hold.lapsed or now >= hold.deadline or hold.shared or hold.fence >= hold.last:
         return False
+    turn_ends = hold.turn_began + (SHORT_TURN if hold.contended else TURN)
     first_beat = hold.renewed + hold.ttl // (2 * BEATS_PER_TTL)
-    return now < min(first_beat, hold.turn_began + (SHORT_TURN if hold.contended else TURN))
+    return now < turn_ends and now < first_beat
 
 
 def passed_on(hold: Hold, heir: Member, now: Micros) -> Hold:

@@ -162,7 +162,7 @@ class Attempt(DiscreetState, eq=False, weakref=True):
     commanded: bool = False  # a whole command had no answer: it may still be on its way
     number: int = 0  # which attempt of this process it is, for whoever listens to its events
     by: Micros = NEVER  # later answers are of no use to the caller
-    began: Micros = 0  # when, if anybody listens
+    began: Micros = 0  # when its call began
     history: History = UNSET  # of the key, where the command found nothing of ours
     trace: str = ""  # the trace that the ticket came from, if it says so
     given_up: bool = False  # set from outside: whoever waits for it does not any more

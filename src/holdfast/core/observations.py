@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from holdfast.core.contract import Entry, Facts, Interval, Version
-from holdfast.core.records import LONGEST_TTL, Micros, Record, Waiter
+from holdfast.core.records import EMPTY, LONGEST_TTL, RANGE, Micros, Record, Waiter
 from holdfast.core.rules import Dead, Party
 from holdfast.core.validity import RATE, UNREAD, Reading
 
@@ -28,6 +28,11 @@ STEP_BACK: Micros = 30_000
 # So often in a row it does so without a new sign that others want it. Whoever waits without a place
 # in the queue, which would be a sign, looks at least once within that time.
 STEPS_BACK = 5
+# So far may the last reading of the clock lag behind when a record is presumed not to be there. The
+# fence then counts from that reading: if somebody else was granted the lock within that time, and
+# the record was lost, the fence would not grow. It is as long as the range of fences, for which the
+# same is true.
+MOST_LAG: Micros = RANGE
 _NOTHING: dict[tuple[str, str], Micros] = {}
 
 
@@ -74,7 +79,7 @@ class Observations:
 
     __slots__ = (
         *("_back_at", "_contended", "_observed", "_steps_back", "_views"),
-        *("awaits", "facts", "reached", "reading", "recall"),
+        *("awaits", "facts", "keys_are_new", "reached", "reading", "recall"),
     )
 
     def __init__(self, facts: Facts, awaits: Callable[[str], bool] = _unknown) -> None:
@@ -86,6 +91,7 @@ class Observations:
         self.reached: Micros | None = None  # a time that the store's clock has surely shown
         self._views: dict[str, View] = {}
         self.recall = self._views.get  # a record as we wrote it last, if we have it
+        self.keys_are_new = False  # the last key that we did not remember had no record
         # Keys that others want too, each for so many releases without a new sign of them.
         self._contended: dict[str, int] = {}
         self._steps_back = facts.wakeup == "poll" and not facts.cheap_places
@@ -168,6 +174,17 @@ class Observations:
         views[key] = view
         if len(views) > REMEMBERED_KEYS:
             _drop_oldest(views)
+
+    def presume(self, key: str, now: Micros) -> View | None:
+        """Returns what a claim may presume of a key that is not remembered, instead of a look: that
+        there is no record, if it was so with the key before. A swap proves it."""
+        reading = self.reading
+        if not self.keys_are_new or reading.now is None or key in self._contended:
+            return None
+        # Its trip, and two clocks that differ by 1 in `RATE` in either direction.
+        if reading.got - reading.sent + 2 * (now - reading.got) // RATE >= MOST_LAG:
+            return None
+        return View(reading.now, reading.sent, reading.got, EMPTY, None)
 
     def forget(self, key: str) -> None:
         """Forget the record of this key: it has changed."""

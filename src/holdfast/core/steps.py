@@ -12,7 +12,8 @@ unchanged under threads, asyncio and the simulator. How they work:
     connection broke, though: a store that was silent for long would be so again.
  3. What a client wrote last, or was shown when it was woken, it remembers, so that the next
     swap goes without a load. A remembered record is only good for a swap, which proves it;
-    never for an answer.
+    never for an answer. Of a key that it does not remember a claim may presume that there is no
+    record (`Observations.presume`): a lock for each customer or order is then got in one trip.
  4. "Surely not done" is said of the whole attempt: once the outcome of a write is unknown,
     it stays so (`unsettled`) until an answer shows what became of it. A later try that was
     surely not carried out shows nothing. A whole command expects no version: if it had no answer,
@@ -190,7 +191,10 @@ def _swap_steps(
     key = attempt.key
     proofs = _PROVEN_WHERE_PLACES_ARE_CHEAP if observations.facts.amends else _PROVEN_BY_SWAP
     view = observations.recall(key)
-    proven = False  # a view is proven by a reply; a recalled one only by its swap
+    unknown = view is None and type(command) is Claim
+    if unknown:
+        view = observations.presume(key, now)
+    proven = False  # a view is proven by a reply; a recalled or presumed one only by its swap
     unanswered = False
     conflicts = refusals = 0
     while True:
@@ -204,6 +208,9 @@ def _swap_steps(
             view = yield from _look_again_steps(observations, attempt)
             proven = True
             now = view.got
+            if unknown:
+                observations.keys_are_new = view.version is None
+                unknown = False
             stamp = observations.reading.stamp(now, beat)
         if stamp is None:
             stamp = yield from _unclocked_stamp_steps(observations, view, beat)
@@ -260,6 +267,9 @@ def _swap_steps(
             raise not_written(key)
         view, proven = _view(observations, key, outcome.entry, now, got), True
         now = got
+        if unknown:  # it was presumed not to be there: that is no sign of others
+            observations.keys_are_new = unknown = False
+            continue
         observations.contend(key)
         conflicts += 1
         in_line = type(verdict) is Blocked and _stands_in_line(observations, command)
@@ -300,11 +310,12 @@ def _unclocked_stamp_steps(observations: Observations, view: View, beat: str) ->
 def _pause_after_conflicts_steps(
     conflicts: int, verdict: Verdict, longest: Micros
 ) -> Steps[Micros]:
-    """Pause for a random time. For those who only want a place in the queue it grows, and is longer
-    the more are ahead, who come first anyway. Returns the own clock's time."""
+    """Pause for a random time. For those who only want a place in the queue it doubles with each
+    conflict: so it follows how many compete for one, which has nothing to do with how many have
+    got theirs. Returns the own clock's time."""
     at_most = FIRST_PAUSE
     if type(verdict) is Blocked:
-        at_most = min(SHORTEST_PAUSE * (1 + verdict.places()) << conflicts, LONGEST_PLACE_PAUSE)
+        at_most = min(SHORTEST_PAUSE << conflicts, LONGEST_PLACE_PAUSE)
     drawn = yield from Draw(2)
     yield from Sleep(min(int(drawn, 16) * at_most >> 16, longest))
     return (yield from NOW)

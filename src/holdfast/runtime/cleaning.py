@@ -7,16 +7,22 @@ frees what is left, and the log says so.
 
 A request whose answer nobody waited for may be carried out after the clean-up. So where that is
 possible, the clean-up is repeated once, a little later.
+
+A call that waits for a lock learns that its client was closed when the connections are gone. So
+whoever closes the client takes out what such calls have left: a place in the queue, to which a lock
+may be granted at any moment.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
-from holdfast.core.holds import Attempt
+from holdfast.core.commands import Free
+from holdfast.core.holds import NO_BEAT, Attempt
 from holdfast.core.records import SECOND, Micros
 from holdfast.runtime import clock
 from holdfast.runtime.driver import Driver
@@ -27,6 +33,10 @@ CLEAN_UP_FOR: Micros = 30 * SECOND
 # When the clean-up behind a request without an answer is repeated.
 AGAIN_AFTER_S = 2.0
 CLEANERS = 4
+# How long calls that are awake have to clean up when the client is closed, and how often it is
+# looked whether they have.
+AWAKE_FOR: Micros = SECOND // 2
+LOOK_S = 0.001
 
 
 class Cleaning:
@@ -39,6 +49,10 @@ class Cleaning:
         self._under_way: set[threading.Event] = set()
         self._again: list[Attempt] = []  # for a second time
         self._closed = threading.Event()
+        # The keys of calls that wait for a lock, and of those that have waited, until they end; by
+        # their tokens.
+        self._asleep: dict[str, str] = {}
+        self._awake: dict[str, str] = {}
 
     def start(self, attempts: Sequence[Attempt]) -> None:
         """Clean up behind these attempts. Returns at once."""
@@ -67,8 +81,8 @@ class Cleaning:
         self._pool.close()
 
     def busy(self) -> bool:
-        """Whether anything is being cleaned up for the first time."""
-        return bool(self._under_way)
+        """Whether anything is being cleaned up for the first time, or may have to be."""
+        return bool(self._under_way or self._asleep or self._awake)
 
     def wait(self, seconds: float) -> None:
         """Wait until all is clean, or the time is over."""
@@ -77,6 +91,38 @@ class Cleaning:
             under_way = list(self._under_way)
         for over in under_way:
             over.wait(max(0.0, (ends_at - clock.monotonic()) / SECOND))
+
+    # --- calls that wait while the client is closed -------------------------------------------
+
+    def sleeps(self, key: str, token: str) -> None:
+        """A call begins to wait for a lock."""
+        self._asleep[token] = key
+        self._awake.pop(token, None)
+
+    def wakes(self, token: str) -> None:
+        """It has waited, and goes on. What it leaves, it takes out itself."""
+        key = self._asleep.get(token)
+        if key is not None:
+            self._awake[token] = key
+            self._asleep.pop(token, None)
+
+    def ended(self, token: str) -> None:
+        """It has got its lease, or has cleaned up."""
+        if self._asleep or self._awake:
+            self._asleep.pop(token, None)
+            self._awake.pop(token, None)
+
+    def free_waiting(self, until: Micros) -> None:
+        """The client was closed: wait for calls that are awake, and free what the others have."""
+        awake_until = min(until, clock.monotonic() + AWAKE_FOR)
+        while self._awake and clock.monotonic() < awake_until:
+            time.sleep(LOOK_S)
+        for token, key in list(self._asleep.items()):
+            if clock.monotonic() >= until:
+                return  # the ttl frees the others
+            self._driver.clean_up((Attempt(key, Free(token), NO_BEAT, touched=True),), until)
+
+    # --- in a thread of the pool ----------------------------------------------------------------
 
     def _clean(self, attempts: Sequence[Attempt], over: threading.Event) -> None:
         unanswered = [attempt for attempt in attempts if attempt.touched and attempt.unsettled]

@@ -10,11 +10,11 @@ from typing import Any
 from holdfast.core.cohorts import Cohorts
 from holdfast.core.holds import Hold
 from holdfast.core.observations import Observations
-from holdfast.core.records import Micros
+from holdfast.core.records import SECOND, Micros
 from holdfast.core.waiting import REQUEST_TIMEOUT
 from holdfast.errors import ClientClosed, ClientForked, HoldfastError, UsageError
 from holdfast.observe.sinks import Sinks
-from holdfast.runtime import endings, fork_hooks
+from holdfast.runtime import clock, endings, fork_hooks
 from holdfast.runtime.driver import Driver
 from holdfast.runtime.giving_back import CLOSE_S, END_S, GivingBack
 from holdfast.runtime.leases_in_use import LeasesInUse
@@ -45,13 +45,14 @@ class Client:
         self.observations = Observations(store.facts, store.awaits)
         self.process = os.getpid()
         self._unusable: type[HoldfastError] | None = None
-        # For the keeper, which works in threads in both faces.
+        self._cleans_until: Micros = 0  # what was begun is given back and cleaned up, once closed
+        # For the keeper, which works in threads in both faces, and for who cleans up.
         driver = Driver(
             store,
             self.observations,
             sinks.emit,
             _never_kept,
-            self.check_usable,
+            self._check_may_clean_up,
             request_timeout,
             answered=sinks.answered,
         )
@@ -78,6 +79,12 @@ class Client:
         if self._unusable is not None:
             raise self._unusable
 
+    def _check_may_clean_up(self) -> None:
+        """The same for what gives back and cleans up: a pause between two tries of it may end while
+        the client is being closed."""
+        if self._unusable is not None and clock.monotonic() >= self._cleans_until:
+            raise self._unusable
+
     @property
     def usable(self) -> bool:
         """Whether the client is open and was made in this process."""
@@ -94,6 +101,7 @@ class Client:
         if not self.usable:
             self._unusable = ClientClosed
             return None
+        self._cleans_until = clock.monotonic() + int(within_s * SECOND)
         self._unusable = ClientClosed
         return self.leases.close(within_s)
 

@@ -31,6 +31,7 @@ from holdfast.core.holds import Attempt, Hold
 from holdfast.core.observations import Observations
 from holdfast.core.records import SECOND, Micros
 from holdfast.core.releasing import undo_steps
+from holdfast.core.wait_until_free import WATCHER
 from holdfast.core.waiting import REQUEST_TIMEOUT, sent_by
 from holdfast.errors import HoldfastError, OutcomeUnknown, Unavailable
 from holdfast.observe.presence import StorePresence
@@ -53,6 +54,8 @@ class Cleaner(Protocol):
 
     def start(self, attempts: Sequence[Attempt]) -> None: ...
     def repeat(self, attempts: Sequence[Attempt]) -> None: ...
+    def sleeps(self, key: str, token: str) -> None: ...
+    def wakes(self, token: str) -> None: ...
 
 
 class Driver:
@@ -83,7 +86,6 @@ class Driver:
         self.request_timeout = request_timeout
         self._cleaner = cleaner
         self._presence = presence
-        self._parking = Parking()
         self._local = local_effects(emit, keep)
         self._remote: dict[type, Callable[[Any], Any]] = {
             Load: self._load,
@@ -92,7 +94,7 @@ class Driver:
             Apply: self._apply,
             Scan: self._scan,
             Wait: self._wait,
-            Park: self._park,
+            Park: Parking(check).park,
             Sleep: self._sleep,
         }
         # Only the keeper sends batches, and it runs in threads.
@@ -183,15 +185,17 @@ class Driver:
 
     # The client may be closed while a call waits.
     def _wait(self, asked: Wait) -> Found:
-        self._check()
-        found = self._store.wait(asked.key, asked.version, asked.token, asked.at_most)
+        cleaner, token = self._cleaner, asked.token
+        if cleaner is not None and token != WATCHER:
+            cleaner.sleeps(asked.key, token)  # before the check: then whoever closes knows of it
+        try:
+            self._check()
+            found = self._store.wait(asked.key, asked.version, token, asked.at_most)
+        finally:
+            if cleaner is not None:
+                cleaner.wakes(token)
         self._check()
         return found
-
-    def _park(self, asked: Park) -> None:
-        self._check()
-        self._parking.park(asked.member, asked.at_most / SECOND)
-        self._check()
 
     def _sleep(self, asked: Sleep) -> None:
         time.sleep(asked.duration / SECOND)

@@ -29,6 +29,7 @@ from holdfast.core.holds import Attempt, Hold
 from holdfast.core.observations import Observations
 from holdfast.core.records import SECOND, Micros
 from holdfast.core.releasing import undo_steps
+from holdfast.core.wait_until_free import WATCHER
 from holdfast.core.waiting import REQUEST_TIMEOUT, sent_by
 from holdfast.errors import HoldfastError, OutcomeUnknown, Unavailable, UsageError
 from holdfast.observe.presence import StorePresence
@@ -57,6 +58,8 @@ class Cleaner(Protocol):
 
     def start(self, attempts: Sequence[Attempt]) -> None: ...
     def repeat(self, attempts: Sequence[Attempt]) -> None: ...
+    def sleeps(self, key: str, token: str) -> None: ...
+    def wakes(self, token: str) -> None: ...
 
 
 class Driver:
@@ -87,7 +90,6 @@ class Driver:
         self.request_timeout = request_timeout
         self._cleaner = cleaner
         self._presence = presence
-        self._parking = Parking()
         self._local = local_effects(emit, keep)
         self._remote: dict[type, Callable[[Any], Any]] = {
             Load: self._load,
@@ -96,7 +98,7 @@ class Driver:
             Apply: self._apply,
             Scan: self._scan,
             Wait: self._wait,
-            Park: self._park,
+            Park: Parking(check).park,
             Sleep: self._sleep,
         }
         if ASYNC:
@@ -217,15 +219,17 @@ class Driver:
 
     # The client may be closed while a call waits.
     async def _wait(self, asked: Wait) -> Found:
-        self._check()
-        found = await self._store.wait(asked.key, asked.version, asked.token, asked.at_most)
+        cleaner, token = self._cleaner, asked.token
+        if cleaner is not None and token != WATCHER:
+            cleaner.sleeps(asked.key, token)  # before the check: then whoever closes knows of it
+        try:
+            self._check()
+            found = await self._store.wait(asked.key, asked.version, token, asked.at_most)
+        finally:
+            if cleaner is not None:
+                cleaner.wakes(token)
         self._check()
         return found
-
-    async def _park(self, asked: Park) -> None:
-        self._check()
-        await self._parking.park(asked.member, asked.at_most / SECOND)
-        self._check()
 
     async def _sleep(self, asked: Sleep) -> None:
         if ASYNC:

@@ -77,6 +77,7 @@ class GivingBack:
         self.done.wait(self._seconds_left())
         self._out_of_time = True
         self._cleaning.wait(self._seconds_left())
+        self._cleaning.free_waiting(self._until)
         self._close_sinks()
 
     def _close_sinks(self) -> None:

@@ -63,10 +63,8 @@ class LeasesInUse:
 
     def started(self, attempt: Attempt, now: Micros) -> None:
         """Tell the sinks that an attempt begins."""
-        if self.sinks.listening():
-            attempt.began = now
-            if not self.sinks.starts:
-                return
+        attempt.began = now
+        if self.sinks.starts:
             owner, mode = _who(attempt)
             self.sinks.emit(events.Started(attempt.key, owner, mode, attempt.number, attempt.trace))
 
@@ -91,6 +89,7 @@ class LeasesInUse:
         """Look after the hold of a new lease from now on, and tell the sinks."""
         self._check_usable()
         self.keeper.add(hold)
+        self.cleaning.ended(hold.token)
         if self.sinks.listening():
             holder, waited = hold.holder, hold.waited / SECOND
             self.sinks.emit(

@@ -1,14 +1,16 @@
 """Parks a caller that stands in line inside of its process, until its turn may have come.
 
-No lost wake-up: the caller makes itself wakeable before it looks whether its turn has come, and the
-one before it moves the turn before it wakes the caller.
+No lost wake-up: the caller makes itself wakeable before it looks whether its turn has come or its
+client is closed, and whoever moves the turn or closes the client wakes the caller after that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
-from holdfast.core.cohorts import Member
+from holdfast.core.effects import Park
+from holdfast.core.records import SECOND
 from holdfast.runtime.flavour import ASYNC
 
 if ASYNC:
@@ -21,30 +23,37 @@ else:
 
 
 class Parking:
-    """Where the callers of one client are parked."""
+    """Where the callers of one client are parked. `check` raises if the client was closed."""
 
-    if ASYNC:
-
-        def __init__(self) -> None:
+    def __init__(self, check: Callable[[], object]) -> None:
+        self._check = check
+        if ASYNC:
             self._alarm: Alarm | None = None  # that of the loop on which somebody parked last
 
-    async def park(self, member: Member, seconds: float) -> None:
+    async def park(self, asked: Park) -> None:
         """Wait until the caller is woken, or until the time is over."""
+        member = asked.member
         if ASYNC:
-            loop = asyncio.get_running_loop()
+            loop, alarm = asyncio.get_running_loop(), self._alarm
+            if alarm is None or alarm.loop is not loop:
+                alarm = self._alarm = Alarm(loop)
             woken = loop.create_future()
             member.wake = partial(_wake, loop, woken)
+            self._check()
             if not member.called:
-                alarm = self._alarm
-                if alarm is None or alarm.loop is not loop:
-                    alarm = self._alarm = Alarm(loop)
-                await alarm.wait(woken, seconds)
+                alarm.set(woken, asked.at_most / SECOND)
+                try:
+                    await woken
+                finally:
+                    alarm.forget(woken)
         else:
             woken: SimpleQueue[None] = SimpleQueue()
             member.wake = partial(woken.put, None)
+            self._check()
             if not member.called:
                 with suppress(Empty):
-                    woken.get(timeout=seconds)
+                    woken.get(timeout=asked.at_most / SECOND)
+        self._check()
 
 
 if ASYNC:
@@ -62,15 +71,15 @@ if ASYNC:
             self._ends: dict[asyncio.Future[None], float] = {}  # when the time of each is over
             self._rings_at = inf
 
-        async def wait(self, woken: asyncio.Future[None], seconds: float) -> None:
-            """Wait until somebody sets this future, or set it when the time is over."""
+        def set(self, woken: asyncio.Future[None], seconds: float) -> None:
+            """Set this future when the time is over, unless it is forgotten before."""
             self._ends[woken] = ends_at = self.loop.time() + seconds
             if ends_at < self._rings_at:
                 self._ring_at(ends_at)
-            try:
-                await woken
-            finally:
-                del self._ends[woken]
+
+        def forget(self, woken: asyncio.Future[None]) -> None:
+            """Nobody waits for this future any more."""
+            del self._ends[woken]
 
         def _ring_at(self, at: float) -> None:
             self._rings_at = at

@@ -5,6 +5,8 @@ stores."""
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -145,6 +147,53 @@ def test_who_was_killed_inherits_nothing(server: RedisServer, store: RedisStore,
         lease.release()
         assert record_of(store, key).holders == ()
         locks.acquire(key, timeout=60).release()
+
+
+FORKS = """
+import asyncio, os, sys, threading, time, holdfast
+from holdfast import aio
+
+async def acquire():
+    await aio.connect(sys.argv[1]).acquire("k", ttl=600)
+
+def wait():
+    if sys.argv[2] == "async":
+        asyncio.run(acquire())
+    holdfast.connect(sys.argv[1]).acquire("k", ttl=600)
+
+threading.Thread(target=wait, daemon=True).start()
+sys.stdin.readline()
+child = os.fork()
+if child:
+    print(child, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.parametrize("face", FACES)
+def test_who_was_killed_and_has_a_child_inherits_nothing(victim: RedisServer, face: str) -> None:
+    """The child has no copy of the connection that listens."""
+    store: Any = open_store(victim.url)
+    with holdfast.connect(victim.url) as locks:
+        lease = locks.acquire("k", ttl=60)
+        run = [sys.executable, "-W", "ignore", "-c", FORKS, victim.url, face]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(run, stdin=pipe, stdout=pipe, text=True) as waiter:
+            assert waiter.stdin is not None
+            assert waiter.stdout is not None
+            until(lambda: queue_of(store, "k") == 1 and listens(victim, "k"))
+            waiter.stdin.write("\n")
+            waiter.stdin.flush()
+            child = int(waiter.stdout.readline())
+            waiter.kill()
+        try:
+            until(lambda: not listens(victim, "k"))
+            lease.release()
+            assert record_of(store, "k").holders == ()
+        finally:
+            os.kill(child, signal.SIGKILL)
+    store.close()
 
 
 def test_a_grant_that_replicas_must_have_is_not_inherited(server: RedisServer, key: str) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 import holdfast
 from holdfast import aio
+from holdfast.core.acquiring import FRONT_PLACE_TTL
 from holdfast.core.commands import Claim, Free, Granted, NotHeld, Renew
 from holdfast.core.contract import Swapped
 from holdfast.core.effects import Apply
@@ -297,7 +298,7 @@ def test_many_waiters_do_not_stampede(victim: RedisServer) -> None:
         other = aio.connect(victim.url, ttl=300)
         lease = await other.acquire("k")
         waiting = [asyncio.ensure_future(get(locks)) for _ in range(1000)]
-        while len((await other.show("k")).waiters) < 1000:
+        while not await have_settled(other):
             await asyncio.sleep(0.1)
         with client(victim.port) as redis:
             for _ in range(3):
@@ -320,6 +321,12 @@ def test_many_waiters_do_not_stampede(victim: RedisServer) -> None:
 
     async def get(locks: Any) -> Any:
         return await locks.acquire("k", fair=True)
+
+    async def have_settled(locks: Any) -> bool:
+        """Whether all have their places, and know how far back: a first place is a short one, and
+        is renewed after a second."""
+        queue = (await locks._client.driver._store.load("k")).record.queue
+        return len(queue) == 1000 and all(one.ttl > 2 * FRONT_PLACE_TTL for one in queue[100:])
 
     asyncio.run(run())
 

@@ -222,6 +222,27 @@ def test_a_late_answer_after_the_end(server: Server) -> None:
             waiting.result(30)
 
 
+def test_a_statement_under_way_when_a_loops_store_is_closed(server: Server) -> None:
+    """It fails at once. (Before, psycopg's connection was closed under it. It went on when the loop
+    had opened another connection with the same number: a segmentation fault.)"""
+
+    async def closes() -> None:
+        store: Any = open_store(server.url()).to_async()
+        connections = connections_of(store.transport.pool)
+        sleep = "SELECT pg_sleep(30)" if server.is_postgres else "SELECT SLEEP(30)"
+        statement = asyncio.ensure_future(store.transport.execute(Query(sleep)))
+        await asyncio.sleep(0.5)
+        store.transport.hang_up()
+        assert not (server.is_postgres and connections[0].is_gone())
+        async with asyncio.timeout(3):
+            with pytest.raises(Unavailable):
+                await statement
+        await store.close()
+        assert all(connection.is_gone() for connection in connections)
+
+    asyncio.run(closes())
+
+
 def test_all_connections_were_cut(server: Server) -> None:
     """When one is found to be cut, the others are not tried: a read needs no luck."""
     with Proxy(server.engine.port) as proxy:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -196,18 +197,18 @@ def test_a_cancelled_write_wakes_those_whom_it_lets_in(server: Server, how: str)
     async def run() -> None:
         store = open_store(server.url()).to_async()
         await store.setup()
-        free = Record(fence=1)
+        free, key = Record(fence=1), f"cancelled/{uuid4().hex}"
         write: asyncio.Future[object]
         if how == "swap":
-            write = asyncio.ensure_future(store.swap("k", None, free, ("waits",)))
+            write = asyncio.ensure_future(store.swap(key, None, free, ("waits",)))
         else:
             decision = Decision(FREED, free, ("waits",))
-            write = asyncio.ensure_future(store.amend("k", lambda _: decision))
+            write = asyncio.ensure_future(store.amend(key, lambda _: decision))
         await asyncio.sleep(0)
         write.cancel()
         with pytest.raises(asyncio.CancelledError):
             await write
-        assert (await store.load("k")).record == free
+        assert (await store.load(key)).record == free
         await store.close()
 
     opened = open_socket("waits")

@@ -145,6 +145,11 @@ class Connection:
             # `nowait`, by position: the blocking one of redis-py before 7.2 knows no name for it.
             self.theirs.disconnect(True)
 
+    def let_go(self) -> None:
+        """In a forked child: give up our copy of the parent's connection. It would stay open when
+        the parent is gone."""
+        self.theirs.disconnect()  # which shuts nothing down in another process
+
     def _read(self, within: float | None = None) -> Any:
         """Returns a reply, or None if none came within this time; an error is returned, too."""
         if self.is_closed:

@@ -35,6 +35,7 @@ from holdfast.stores.redis.connect import Address, Settings, shown
 
 if ASYNC:
     import asyncio
+    import os
 
     import redis.asyncio.connection as theirs_module
     from redis.asyncio.retry import Retry
@@ -171,6 +172,21 @@ class AsyncConnection:
         with suppress(RedisError, OSError):
             # `nowait`, by position: the blocking one of redis-py before 7.2 knows no name for it.
             await self.theirs.disconnect(True)
+
+    def let_go(self) -> None:
+        """In a forked child: give up our copy of the parent's connection. It would stay open when
+        the parent is gone."""
+        if ASYNC:
+            writer = self.theirs._writer
+            opened = None if writer is None else writer.get_extra_info("socket")
+            if opened is not None:
+                # The number stays, and leads nowhere: the transport may still close it.
+                with suppress(OSError):  # it was closed before
+                    nowhere = os.open(os.devnull, os.O_RDWR)
+                    os.dup2(nowhere, opened.fileno(), inheritable=False)
+                    os.close(nowhere)
+        else:
+            self.theirs.disconnect()  # which shuts nothing down in another process
 
     async def _read(self, within: float | None = None) -> Any:
         """Returns a reply, or None if none came within this time; an error is returned, too."""

@@ -9,6 +9,7 @@ for a while: so a client that nobody closed can go.
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from threading import Event, Lock
@@ -19,6 +20,7 @@ from redis.exceptions import ResponseError
 
 from holdfast.core.contract import Version
 from holdfast.errors import HoldfastError
+from holdfast.runtime import fork_hooks
 from holdfast.stores.redis.connection import Connection
 from holdfast.stores.redis.notify import Subscriptions
 from holdfast.stores.redis.record_text import Names
@@ -32,6 +34,17 @@ QUIET_S = 5.0
 # And it ends after nobody has waited for this long.
 LINGER_S = 10.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
+
+
+_listening: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+@fork_hooks.in_child
+def _in_child() -> None:
+    """With a copy in the child a client would seem to listen when its process was killed, and
+    inherit locks."""
+    for connection in list(_listening):
+        connection.let_go()
 
 
 class Refused(Exception):
@@ -120,6 +133,7 @@ class Listener:
     def _listen(self, connection: Connection) -> None:
         """Read until nobody waits any more, or until the connection breaks."""
         try:
+            _listening.add(connection)
             with self._lock:
                 self._connection = connection
                 self._send(self.subscriptions.subscribe_anew())

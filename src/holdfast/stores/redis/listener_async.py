@@ -8,6 +8,7 @@ for a while: so a client that nobody closed can go.
 from __future__ import annotations
 
 import logging
+import weakref
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from time import monotonic
@@ -17,6 +18,7 @@ from redis.exceptions import ResponseError
 
 from holdfast.core.contract import Version
 from holdfast.errors import HoldfastError
+from holdfast.runtime import fork_hooks
 from holdfast.runtime.flavour import ASYNC
 from holdfast.stores.redis.connection_async import AsyncConnection
 from holdfast.stores.redis.notify import Subscriptions
@@ -39,6 +41,17 @@ QUIET_S = 5.0
 # And it ends after nobody has waited for this long.
 LINGER_S = 10.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 2.0
+
+
+_listening: weakref.WeakSet[AsyncConnection] = weakref.WeakSet()
+
+
+@fork_hooks.in_child
+def _in_child() -> None:
+    """With a copy in the child a client would seem to listen when its process was killed, and
+    inherit locks."""
+    for connection in list(_listening):
+        connection.let_go()
 
 
 class Refused(Exception):
@@ -142,6 +155,7 @@ class AsyncListener:
     async def _listen(self, connection: AsyncConnection) -> None:
         """Read until nobody waits any more, or until the connection breaks."""
         try:
+            _listening.add(connection)
             async with self._lock:
                 self._connection = connection
                 await self._send(self.subscriptions.subscribe_anew())

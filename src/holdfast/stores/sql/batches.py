@@ -18,7 +18,6 @@ from holdfast.core.commands import NOBODY
 from holdfast.core.effects import Swap
 from holdfast.errors import HoldfastError
 from holdfast.stores.base import Outcome
-from holdfast.stores.sql.codec import columns_of
 from holdfast.stores.sql.errors import Locked
 from holdfast.stores.sql.protocol import Dialect, Queries, Update
 
@@ -28,7 +27,7 @@ LONGEST_RECORD = 16_384
 
 def swap_many_queries(dialect: Dialect, swaps: Sequence[Swap]) -> Queries[list[Any]]:
     """Returns an outcome for each, in their order."""
-    updates = _updates_in(swaps)
+    updates = _updates_in(dialect, swaps)
     outcomes: dict[int, Outcome | Exception] = {}
     if len(updates) > 1:
         try:
@@ -44,14 +43,14 @@ def swap_many_queries(dialect: Dialect, swaps: Sequence[Swap]) -> Queries[list[A
     return [outcomes[place] for place in range(len(swaps))]
 
 
-def _updates_in(swaps: Sequence[Swap]) -> dict[int, Update]:
+def _updates_in(dialect: Dialect, swaps: Sequence[Swap]) -> dict[int, Update]:
     """Returns those that can go together, by their places, in the order of their keys."""
     found: dict[str, tuple[int, Update]] = {}
     for place, swap in enumerate(swaps):
         key, version, record = swap.key, swap.version, swap.record
         if version is None or record is None or swap.wake != NOBODY or key in found:
             continue
-        columns = columns_of(record, NOBODY)
+        columns = dialect.columns(record, NOBODY)
         if len(columns["record"]) <= LONGEST_RECORD:
             found[key] = place, Update(key, version, record, columns)
     return dict(found[key] for key in sorted(found))

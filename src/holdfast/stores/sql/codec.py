@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from holdfast.core.commands import ANYONE, NOBODY, Wake
 from holdfast.core.contract import Entry, exactly
-from holdfast.core.records import Holder, Record, encode
+from holdfast.core.records import Holder, Record
 from holdfast.stores.base import entry_from
 
 LONGEST_OWNERS = 1000
@@ -28,8 +28,8 @@ def entry_of(now: int, version: int | None, record: str | None) -> Entry:
     return entry_from(record, version, exactly(now))
 
 
-def columns_of(record: Record, wake: Wake) -> dict[str, Any]:
-    """Returns what is written: the record, and for people what can be read off it."""
+def columns_of(record: Record, wake: Wake, text: str) -> dict[str, Any]:
+    """Returns what is written: the record, as `text`, and for people what can be read off it."""
     holders = record.holders
     columns: dict[str, Any] = {
         "mode": "free",
@@ -37,7 +37,7 @@ def columns_of(record: Record, wake: Wake) -> dict[str, Any]:
         "fence": record.fence,
         "expires_at": None,
         "turn": int(wake != NOBODY),
-        "record": encode(record).decode(),
+        "record": text,
     }
     if holders:
         columns["mode"] = holders[0].mode

@@ -19,6 +19,8 @@ from holdfast.stores.sql.protocol import Answer, Query
 if ASYNC:
     import asyncio
 
+    from holdfast.stores.sql.io_timeout import shut_down
+
 # psycopg prepares a statement when a connection has run it this often.
 PREPARE_AFTER = 5
 
@@ -74,13 +76,20 @@ class OwnedConnection(PooledConnection):
 
     if ASYNC:
 
-        def hang_up(self) -> None:
-            """Close it from any thread, whether its event loop runs, stands still or is closed."""
-            if self._loop.is_running() and self._loop is not _running_loop():
+        def hang_up(self, *, in_use: bool) -> None:
+            """Close it from any thread, whether its event loop runs, stands still or is closed. If
+            it is in use on a loop that runs, break it: whoever uses it closes it then."""
+            is_running = self._loop.is_running()
+            end = self.break_off if in_use and is_running else self.terminate
+            if is_running and self._loop is not _running_loop():
                 with suppress(RuntimeError):  # the loop was closed just now
-                    self._loop.call_soon_threadsafe(self.terminate)
+                    self._loop.call_soon_threadsafe(end)
             else:
-                self.terminate()
+                end()
+
+        def break_off(self) -> None:
+            """Have the statement under way fail."""
+            self.terminate()
 
 
 class PostgreSQLConnection(OwnedConnection):
@@ -134,6 +143,13 @@ class PostgreSQLConnection(OwnedConnection):
         if self.driver is not None:
             with suppress(Exception):
                 self.driver.pgconn.finish()
+
+    if ASYNC:
+
+        def break_off(self) -> None:
+            """psycopg would go on with memory that is not its own, and the process would crash, if
+            its connection were closed under a statement."""
+            shut_down(self.driver)
 
 
 @cache

@@ -8,6 +8,7 @@ from typing import Any
 
 from holdfast.core.contract import Conflict, Entry, Interval, Swapped, Version, exactly
 from holdfast.core.effects import Swap
+from holdfast.core.records import Record, encode
 from holdfast.errors import HoldfastError, OutcomeUnknown
 from holdfast.stores.base import Outcome
 from holdfast.stores.sql.errors import MYSQL, AlreadyThere
@@ -57,6 +58,10 @@ class MySQLDialect(Dialect):
     def user_name(self, probe: TableProbe) -> str:
         name, _, host = probe.who.rpartition("@")
         return f"'{name}'@'{host}'"
+
+    def text_of(self, record: Record) -> str:
+        """In hexadecimal digits: PyMySQL takes long to escape JSON, which has many quotes."""
+        return encode(record).hex()
 
     def swap_queries(self, swap: Swap) -> Queries[Outcome]:
         """One statement; a second one shows what is there if it did not fit."""

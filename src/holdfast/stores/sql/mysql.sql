@@ -3,6 +3,7 @@
 -- what LAST_INSERT_ID(expression) does, and it leaves nothing behind that is read later.
 -- UTC_TIMESTAMP is the time at which the server got the statement, and knows no summer time.
 -- Keys compare exactly: a binary collation that does not pad with spaces.
+-- Records come in hexadecimal digits, which need no escaping.
 
 -- name: clock
 TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))
@@ -66,7 +67,7 @@ INSERT INTO {table} (`key`, mode, owners, fence, expires_at, version, turn, reco
 VALUES (
     :key, :mode, :owners, :fence,
     TIMESTAMP('1970-01-01') + INTERVAL :expires_at MICROSECOND,
-    LAST_INSERT_ID({clock}), 0, :record
+    LAST_INSERT_ID({clock}), 0, CONVERT(UNHEX(:record) USING utf8mb4)
 )
 
 -- name: update
@@ -77,7 +78,7 @@ UPDATE {table} SET
     expires_at = TIMESTAMP('1970-01-01') + INTERVAL :expires_at MICROSECOND,
     version = GREATEST(version + 1, LAST_INSERT_ID({clock})),
     turn = turn + :turn,
-    record = :record
+    record = CONVERT(UNHEX(:record) USING utf8mb4)
 WHERE `key` = :key AND version = :version
 
 -- Joined in this order, rows are locked in the order in which they were named. The reply tells
@@ -94,7 +95,7 @@ SET
     here.fence = new.fence,
     here.expires_at = TIMESTAMP('1970-01-01') + INTERVAL new.expires_at MICROSECOND,
     here.version = GREATEST(here.version + 1, LAST_INSERT_ID({clock})),
-    here.record = new.record
+    here.record = CONVERT(UNHEX(new.record) USING utf8mb4)
 
 -- name: row
 SELECT

@@ -179,9 +179,10 @@ class OwnedPool:
             a forked child, where they are the parent's."""
             if os.getpid() == self._process:
                 self._closed = True
-                self._idle.clear()
+                idle, self._idle = self._idle, []
                 while self._all:
-                    self._all.pop().hang_up()
+                    connection = self._all.pop()
+                    connection.hang_up(in_use=connection not in idle)
 
     def abandon(self) -> Any:
         """Returns what a forked child must keep and leave alone, because it is its parent's."""

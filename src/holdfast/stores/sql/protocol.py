@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from msgspec import Struct
 
+from holdfast.core.commands import Wake
 from holdfast.core.contract import (
     Amended,
     Change,
@@ -26,7 +27,7 @@ from holdfast.core.contract import (
     exactly,
 )
 from holdfast.core.effects import Swap
-from holdfast.core.records import Record
+from holdfast.core.records import Record, encode
 from holdfast.errors import BadOption
 from holdfast.stores.base import Outcome
 from holdfast.stores.sql.codec import columns_of, entry_of
@@ -167,10 +168,18 @@ class Dialect(ABC):
         values = {"key": swap.key, **self.wake_values(swap)}
         if swap.record is None:
             return self.writing("delete", **values, version=swap.version)
-        values |= columns_of(swap.record, swap.wake)
+        values |= self.columns(swap.record, swap.wake)
         if swap.version is None:
             return self.writing("insert", **values)
         return self.writing("update", **values, version=swap.version)
+
+    def columns(self, record: Record, wake: Wake) -> dict[str, Any]:
+        """Returns what is written of a record."""
+        return columns_of(record, wake, self.text_of(record))
+
+    def text_of(self, record: Record) -> str:
+        """Returns a record as its column takes it."""
+        return encode(record).decode()
 
     def wake_values(self, swap: Swap) -> dict[str, Any]:
         """Returns what a write says besides to those whom it may let in."""

@@ -102,16 +102,15 @@ def open_socket(token: str) -> socket.socket | None:
 
 
 def read_wake_ups(opened: socket.socket, token: str) -> Inherited | None:
-    """Read what has arrived at the socket of this token. Returns what it has brought, if one of the
-    wake-ups is a notice."""
-    brought = None
+    """Read what has arrived at the socket of this token, up to the first notice. Returns what that
+    has brought."""
     with suppress(OSError):  # that was all
         for _ in range(MOST_READ):
             notice = opened.recv(LONGEST + 1)  # what is longer is cut off, and proves nothing
-            if not notice:
-                break
-            brought = brought or read_notice(notice, token.encode())
-    return brought
+            brought = read_notice(notice, token.encode())
+            if brought is not None or not notice:
+                return brought
+    return None
 
 
 class Inbox:
