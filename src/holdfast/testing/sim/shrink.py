@@ -3,8 +3,8 @@
 Each operation and each incident draws from a source of chance of its own (`clocks.stream`),
 so leaving one out changes the others only by what it did to them. In this order: whole
 kinds of fault, then clients and keys, then operations and incidents one by one, and again
-until nothing more can go. Every run is cut off where the rule broke last: most of those that
-leave out too much would go on for hundreds of effects.
+until nothing more can go. Every run heals where the rule broke last: most of those that leave out
+too much would go on for hundreds of effects. A run in which the rule breaks later is not kept.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ class Shrinker:
         if violation is None:
             raise ValueError("This run breaks no rule.")
         self.rule = violation.rule
+        self.effects = world.effects
 
     def shrink(self) -> Options:
         """The shortest run found that breaks the same rule."""
         shorter = True
         while shorter and self.runs < MOST_RUNS:
-            self._try(self.options.but(steps=self._world(self.options).effects))
+            self._try(self.options.but(steps=self.effects))
             kept = [self._try(candidate) for candidate in self._candidates()]
             shorter = any(kept)
         return self.options
@@ -59,14 +60,16 @@ class Shrinker:
         return list(dict.fromkeys(reversed(labels)))
 
     def _try(self, candidate: Options) -> bool:
-        """Keep a candidate if it breaks the same rule (whatever else may have gone before)."""
+        """Keep a candidate if it breaks the same rule as early (whatever else may have gone
+        before)."""
         if candidate == self.options or self.runs >= MOST_RUNS:
             return False
         self.runs += 1
-        violation = World(candidate).run()
-        if violation is None or violation.rule != self.rule:
+        world = World(candidate)
+        violation = world.run()
+        if violation is None or violation.rule != self.rule or world.effects > self.effects:
             return False
-        self.options = candidate
+        self.options, self.effects = candidate, world.effects
         return True
 
     def _world(self, options: Options) -> World:
