@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from holdfast.core.contract import Swapped
 from holdfast.core.effects import Swap
@@ -158,13 +159,16 @@ def test_no_connection_in_time(server: Server) -> None:
 
 def test_no_connection_of_the_application_in_time(server: Server) -> None:
     """The same with an application's pool, which would wait for longer."""
-    engine = server.pool(pool_size=1, max_overflow=0, pool_timeout=600)
+    engine, given_back = server.pool(pool_size=1, max_overflow=0, pool_timeout=600), list[Any]()
     store = open_store(engine)
     store.setup()
+    event.listen(engine, "checkin", lambda driver, record: given_back.append(driver))
     with engine.connect():
         for call in CALLS.values():
             with pytest.raises(Unavailable):
                 call(store, soon())
+    # What comes too late is given back at once. SQLAlchemy closes only what was before `dispose`.
+    until(lambda: len(given_back) == 1 + len(CALLS))
     assert isinstance(store.swap(unique(), None, Record(1)), Swapped)
     engine.dispose()
 
