@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Barrier
 
 from benchmarks.harness import Column, Figures, Scale, Turn, Workload
 from benchmarks.peers import AsyncPeer, Contestant, Peer
@@ -57,10 +58,13 @@ class ThreadsTogether(Together):
         with entrant.peer() as peer, ThreadPoolExecutor(THREADS) as pool:
 
             def measure(seconds: float) -> Figures:
-                ends_at = time.perf_counter() + seconds
-                return _figures(
-                    lambda: list(pool.map(lambda n: _locks(peer, n, ends_at), range(THREADS)))
-                )
+                start = Barrier(THREADS)  # or those that begin first have the locks to themselves
+
+                def turns(number: int) -> int:
+                    start.wait()
+                    return _locks(peer, number, time.perf_counter() + seconds)
+
+                return _figures(lambda: list(pool.map(turns, range(THREADS))))
 
             measure(scale.together_s * WARM_UP)
             yield lambda: measure(scale.together_s)
