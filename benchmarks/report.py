@@ -71,6 +71,16 @@ def write(results: Results, folder: Path, before: Results, pictures: bool = Fals
     (folder / "benchmarks-targets.md").write_text(targets_page(results, before))
 
 
+def rewrite(folder: Path, before: Results) -> None:
+    """Both pages, from the figures and with the plots that are in the folder."""
+    results = history.load(folder)
+    if results is None:
+        raise SystemExit(f"There is no {history.FILE} in {folder}")
+    drawn = plots.drawn(results, folder)
+    (folder / "benchmarks.md").write_text(page(results, drawn, picture.draw(results, folder)))
+    (folder / "benchmarks-targets.md").write_text(targets_page(results, before))
+
+
 def page(results: Results, pictures: list[str], first: Sequence[str] = ()) -> str:
     """The page for users: one picture and a summary, then all tables."""
     shown = "\n".join(f"![Holdfast beside the best other library]({path})" for path in first)

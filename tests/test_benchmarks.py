@@ -280,3 +280,18 @@ def test_the_command_writes_where_it_is_told(tmp_path: Path) -> None:
     stored = json.loads((tmp_path / "benchmarks.json").read_text())
     assert [row["contestant"] for row in stored["rows"]] == ["holdfast"]
     assert "holdfast" in (tmp_path / "benchmarks.md").read_text()
+
+
+def test_the_pages_can_be_written_again(tmp_path: Path) -> None:
+    """From the stored figures, with the plots that are there."""
+    with pytest.raises(SystemExit, match=r"no benchmarks\.json"):
+        main(["--pages", "--out", str(tmp_path)])
+    found = results(row("holdfast", "ours", 100), row("redis-py Lock", "peer", 200))
+    report.write(found, tmp_path, found)
+    (tmp_path / "benchmarks").mkdir(exist_ok=True)
+    (tmp_path / "benchmarks" / "pair.svg").write_text("<svg/>")
+    assert main(["--pages", "--out", str(tmp_path)]) == 0
+    page = (tmp_path / "benchmarks.md").read_text()
+    assert "| acquire and release, µs | 100 (2.00×) |" in page
+    assert "![](benchmarks/pair.svg)" in page
+    assert history.load(tmp_path) == found
