@@ -32,9 +32,9 @@ class Together(Workload):
     """What threads and tasks have in common."""
 
     about = (
-        "One client of each library, shared by all. Each of them takes one of the locks, frees it "
-        "and takes it again. Somebody who never got it in the whole turn is unserved. The requests "
-        "were counted with 0.5 ms of round trip, see below."
+        "All share one client of each library. Each of them takes one of the locks, frees it and "
+        "takes it again. Whoever got no lock in the whole turn is unserved. The requests were "
+        "counted in the run with 0.5 ms of round trip, below."
     )
     columns = _columns("")
 
