@@ -2,7 +2,8 @@
 
 What a store has shown is written when the store is done. A run of everything that was interrupted
 goes on with --resume, which measures the stores that are missing; with --resume STORE that store is
-measured again. When all of them are there, the pages in docs/ are written.
+measured again. When all of them are there, the pages in docs/ are written. After a change of their
+words, --pages writes them again from the figures that are stored.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     if options.list:
         print(_everything())
+        return 0
+    if options.pages:
+        report.rewrite(options.out or DOCS, history.released())
         return 0
     scale = SCALES["quick" if options.quick else options.scale]
     selection = Selection.of(options.names, scale)
@@ -83,6 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--resume", action="store_true", help="add the stores that an interrupted run lacks"
+    )
+    parser.add_argument(
+        "--pages", action="store_true", help="measure nothing: write the pages from the stored run"
     )
     parser.add_argument("--scale", choices=SCALES, default="full", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help="the folder to write to, instead of docs/")

@@ -53,7 +53,7 @@ def worse(now: Results, before: Results, workloads: tuple[str, ...] = ()) -> lis
         if was and has and has * WORSE_BY * (1 + _spread(now, row)) < was:
             found.append(
                 f"{WORKLOADS[row.workload].title} on {row.store}: {has:.2f}× {row.contestant}, "
-                f"it was {was:.2f}× on {before.started}"
+                f"it was {was:.2f}×"
             )
     return list(dict.fromkeys(found))  # one line for all numbers of contenders
 

@@ -29,6 +29,12 @@ def draw(results: Results, folder: Path) -> list[str]:
     return [path for path in found if path]
 
 
+def drawn(results: Results, folder: Path) -> list[str]:
+    """The pictures that an earlier call of `draw` left there."""
+    names = [f"{FOLDER}/{name}.svg" for name in ("pair", *results.engines)]
+    return [name for name in names if (folder / name).exists()]
+
+
 def _pairs(pyplot: Any, results: Results, folder: Path) -> str:
     """Everybody's uncontended pair, store by store."""
     tables = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from benchmarks import history, picture, plots
@@ -25,30 +26,34 @@ hide:
 
 # Benchmarks
 
-Holdfast beside the other lock libraries for Python, in one run on one machine, over loopback. Where
-another library is faster, the figures say so.
+Holdfast beside the other lock libraries for Python, on one machine, over loopback. Where another
+library is faster, the figures say so.
 """
 
 HOW = """\
 ## How it was measured
 
-Contestants take turns, round by round, so that a noisy machine hits all alike; a figure is the
-median of the rounds, with half the distance between the quartiles as its spread. The last column
-says how many times better than that library Holdfast is, by the first figure; below 1× the library
-is better.
+The libraries take turns, round by round, so that a noisy machine slows all of them alike. A figure
+is the median of the rounds, and ± is half the distance between the quartiles. The last column of a
+table compares its first figure: 2× means that Holdfast is twice as good as the library in that
+line, and below 1× the library is better.
 
-This page was written by `make bench`; run it on your machine. `python -m benchmarks --quick` is a
-rough look within a minute, `python -m benchmarks redis pair` is a part, `--list` names the parts,
-`--resume` goes on with a run that was interrupted, and `benchmarks/peers/` shows how to add a
-library in a dozen lines. What we want of these figures, and what has become worse since the last
-release, is on [a page of its own](benchmarks-targets.md).
+`make bench` wrote this page; run it on your machine. `python -m benchmarks --quick` is a rough look
+within a minute. `python -m benchmarks redis pair` runs a part, and `--list` names the parts.
+`--resume` goes on with a run that was interrupted. `benchmarks/peers/` shows how to add a library
+in a dozen lines. [Another page](benchmarks-targets.md) has our targets, and what has become worse
+since the last release.
 """
 
 TARGETS_HEAD = """\
 # Targets of the benchmarks
 
-What we want of the [benchmarks](benchmarks.md), and what has become worse. Nothing here is a test:
-a run only says what holds. Written by `make bench`.
+This page is for those who work on Holdfast: what we want of the [benchmarks](benchmarks.md), and
+what has become worse. Nothing here is a test: a run only says which targets hold. `make bench`
+wrote it.
+
+A *peer* is another library, or another way to use this one. A *pair* is an acquire and a release.
+"N×" against a peer means that Holdfast is N times as good.
 """
 
 LEFT_OUT = (
@@ -71,10 +76,21 @@ def write(results: Results, folder: Path, before: Results, pictures: bool = Fals
     (folder / "benchmarks-targets.md").write_text(targets_page(results, before))
 
 
+def rewrite(folder: Path, before: Results) -> None:
+    """Both pages, from the figures and with the plots that are in the folder."""
+    results = history.load(folder)
+    if results is None:
+        raise SystemExit(f"There is no {history.FILE} in {folder}")
+    drawn = plots.drawn(results, folder)
+    (folder / "benchmarks.md").write_text(page(results, drawn, picture.draw(results, folder)))
+    (folder / "benchmarks-targets.md").write_text(targets_page(results, before))
+
+
 def page(results: Results, pictures: list[str], first: Sequence[str] = ()) -> str:
     """The page for users: one picture and a summary, then all tables."""
     shown = "\n".join(f"![Holdfast beside the best other library]({path})" for path in first)
-    parts = [HEAD, shown, summary(results), HOW, _about(results), tables(results)]
+    parts = [HEAD, shown, in_words(results), summary(results), HOW]
+    parts += [_about(results), tables(results)]
     if pictures:
         parts += ["## In pictures\n\n" + "\n\n".join(f"![]({picture})" for picture in pictures)]
     return _joined(parts)
@@ -92,31 +108,97 @@ def _joined(parts: list[str]) -> str:
 
 
 PER_S = Column("per_s", "", "more", digits=0)
+WORST_WAIT = Column("longest_ms", "", stat="worst", digits=0)
+
+PAIR, PROCESSES = "acquire and release", "8 processes on one key"
+THREADS, TASKS = "64 threads of one process", "200 tasks of one process"
+OF_50 = "that hold one key for 20 ms, locks a second (at most 50)"
 
 # What a user feels of each store: the title, the workload, and the column of it.
 FELT = (
-    ("acquire and release, µs", "pair", Column("wall_us", "", digits=0)),
-    ("CPU of it, µs", "pair", Column("cpu_us", "", digits=0)),
-    ("requests of it", "requests", Column("pair", "", digits=0)),
-    ("the same 0.5 ms away, µs", "near", Column("wall_us", "", digits=0)),
-    ("the same 5 ms away, µs", "far", Column("wall_us", "", digits=0)),
-    ("64 threads of one process on 8 keys, locks a second", "threads-together", PER_S),
-    ("the same 0.5 ms away", "near-threads-together", PER_S),
-    ("requests a lock", "near-threads-together", Column("requests", "", digits=2)),
-    ("the same 5 ms away", "far-threads-together", PER_S),
-    ("200 tasks of one process on 20 keys, locks a second", "tasks-together", PER_S),
-    ("the same 0.5 ms away", "near-tasks-together", PER_S),
-    ("the same 5 ms away", "far-tasks-together", PER_S),
-    ("8 processes on one key, locks a second", "contended", PER_S),
-    ("CPU a lock, µs", "contended", Column("cpu_us", "", digits=0)),
-    ("requests a lock", "crowd", Column("requests", "")),
-    ("the same 0.5 ms away, locks a second", "near-contended", PER_S),
-    ("the same 5 ms away, locks a second", "far-contended", PER_S),
-    ("longest wait, ms", "contended", Column("longest_ms", "", stat="worst", digits=0)),
+    (f"{PAIR}, µs", "pair", Column("wall_us", "", digits=0)),
+    (f"{PAIR}: CPU, µs", "pair", Column("cpu_us", "", digits=0)),
+    (f"{PAIR}: requests", "requests", Column("pair", "", digits=0)),
+    (f"{PAIR}, 0.5 ms away, µs", "near", Column("wall_us", "", digits=0)),
+    (f"{PAIR}, 5 ms away, µs", "far", Column("wall_us", "", digits=0)),
+    (f"{THREADS} on 8 keys, locks a second", "threads-together", PER_S),
+    (f"{THREADS}, 0.5 ms away, locks a second", "near-threads-together", PER_S),
+    (
+        f"{THREADS}, 0.5 ms away: requests a lock", "near-threads-together",
+        Column("requests", "", digits=2),
+    ),
+    (f"{THREADS}, 5 ms away, locks a second", "far-threads-together", PER_S),
+    (f"{TASKS} on 20 keys, locks a second", "tasks-together", PER_S),
+    (f"{TASKS}, 0.5 ms away, locks a second", "near-tasks-together", PER_S),
+    (f"{TASKS}, 5 ms away, locks a second", "far-tasks-together", PER_S),
+    (f"{PROCESSES}, locks a second", "contended", PER_S),
+    (f"{PROCESSES}: CPU a lock, µs", "contended", Column("cpu_us", "", digits=0)),
+    (f"{PROCESSES}: requests a lock", "crowd", Column("requests", "")),
+    (f"{PROCESSES}: longest wait, ms", "contended", WORST_WAIT),
+    (f"{PROCESSES}, 0.5 ms away, locks a second", "near-contended", PER_S),
+    (f"{PROCESSES}, 5 ms away, locks a second", "far-contended", PER_S),
     ("hand-over to a waiting process, ms", "handover", Column("latency_ms", "", digits=1)),
-    ("100 processes on one key, locks a second of 50", "waiting", PER_S),
-    ("300 threads of one process, the same", "waiting-threads", PER_S),
-)
+    (f"100 processes {OF_50}", "waiting", PER_S),
+    (f"300 threads of one process {OF_50}", "waiting-threads", PER_S),
+)  # fmt: skip
+
+# The situations of a user, in words: what it is, the workload, and what to know of it.
+SITUATIONS = (
+    (
+        "One caller, and nobody else wants the lock", "pair",
+        "A lock costs two requests. With a server far away, all libraries that send two take about "
+        "the same time.",
+    ),
+    (
+        "Many threads of one process", "threads-together",
+        "They pass the lock on inside the process, and send nearly no requests.",
+    ),
+    ("Many tasks of one asyncio process", "tasks-together", "The same holds for tasks."),
+    (
+        "Several processes on one lock", "contended",
+        "Holdfast writes each grant to the store. It serves the processes in the order in which "
+        "they came, but not on DynamoDB and in object stores. sqlalchemy-dlock lets the database "
+        "server keep the lock (`GET_LOCK`, `pg_advisory_lock`), which needs fewer requests.",
+    ),
+    (
+        "The same, with a server 5 ms away", "far-contended",
+        "Between two holds Holdfast needs one trip on Redis, and two on PostgreSQL and MySQL.",
+    ),
+    (
+        "How soon a waiting process gets a lock that is freed", "handover",
+        "Where the store allows it, Holdfast wakes the next one. Libraries that only look again "
+        "from time to time take longer.",
+    ),
+    ("Processes that read and sometimes write", "readers", ""),
+)  # fmt: skip
+ALIKE = 1.1  # a smaller advantage than this, either way, is about the same
+
+
+def in_words(results: Results) -> str:
+    """When it is fast, and when it is not: each situation with the stores, best first."""
+    lines = []
+    for title, name, about in SITUATIONS:
+        found = [(edge[0], s) for s in results.engines if (edge := least(results, name, s))]
+        if found:
+            lines.append(f"- **{title}**: {_ranked(sorted(found, reverse=True))}. {about}".strip())
+    if not lines:
+        return ""
+    about = "Beside the best other library on the same store, where there is one:"
+    return "\n".join(["## When it is fast, and when not", "", about, "", *lines])
+
+
+def _ranked(found: list[tuple[float, str]]) -> str:
+    """The stores, best first, in three groups."""
+    groups = {
+        "faster on": [one for one in found if one[0] >= ALIKE],
+        "about the same on": [one for one in found if 1 / ALIKE < one[0] < ALIKE],
+        "slower on": [one for one in found if one[0] <= 1 / ALIKE],
+    }
+    return "; ".join(
+        f"{words} {', '.join(f'{store} ({_times(edge)})' for edge, store in group)}"
+        for words, group in groups.items()
+        if group
+    )
 
 
 def summary(results: Results) -> str:
@@ -130,8 +212,9 @@ def summary(results: Results) -> str:
         for title, name, column in shown
     ]
     about = (
-        "Each figure is Holdfast's. The factor in brackets compares it with the best other library "
-        "on the same engine, by the main figure of that workload: below 1× theirs is better."
+        "Each figure is Holdfast's. The factor in brackets says how many times as good it is as "
+        "that of the best other library on the same store; below 1× the other library is better. "
+        "Figures without brackets were not compared, or there is no other library for them."
     )
     head = [_cells(titles), "|" + "---|" * len(titles)]
     return "\n".join(["## In short", "", about, "", *head, *lines])
@@ -163,9 +246,24 @@ def _about(results: Results) -> str:
         for store, part in results.parts.items()
     ]
     lines += [f"- **Stores**: {'; '.join(parts)}"] if parts else []
+    if again := _measured_again(results):
+        lines += [f"- **Measured again after the run**: {', '.join(again)}"]
     if results.scale == QUICK.name:
         lines += [f"- **Left out**: {LEFT_OUT}"]
     return "\n".join(lines)
+
+
+def _measured_again(results: Results) -> list[str]:
+    """The stores that began when the whole run would have been over."""
+    if not results.parts:
+        return []
+    began = min(_time(part.started) for part in results.parts.values())
+    over = began + timedelta(seconds=results.took_s + 60)  # times are in whole minutes
+    return [store for store, part in results.parts.items() if _time(part.started) > over]
+
+
+def _time(text: str) -> datetime:
+    return datetime.strptime(text, "%Y-%m-%d %H:%M %Z").replace(tzinfo=UTC)
 
 
 def tables(results: Results) -> str:
@@ -180,7 +278,10 @@ def _worse(results: Results, before: Results) -> str:
     if not found:
         return ""
     lines = "\n".join(f"- {line}" for line in found)
-    about = f"By a ratio of more than {history.WORSE_BY:g} against a peer of the same run:"
+    about = (
+        f"These lost more than {history.WORSE_BY:g}× against a peer of the same run "
+        f"(the run of the release was on {before.started}):"
+    )
     return f"## Worse than at the last release\n\n{about}\n\n{lines}"
 
 
@@ -189,9 +290,7 @@ def _targets(found: list[Verdict]) -> str:
     if not lines:
         return ""
     missed = sum(not one.holds for one in found)
-    about = (
-        f"{len(lines) - missed} of {len(lines)} hold. Where one does not, the design note says why."
-    )
+    about = f"{len(lines) - missed} of {len(lines)} hold. If one does not, a design note says more."
     head = ["## Targets", "", about, "", "| | goal | found | holds |", "|---|---|---|---|"]
     return "\n".join([*head, *lines])
 
@@ -225,7 +324,7 @@ def _workload(results: Results, workload: Workload) -> str:
     titles = ["store", "", *(column.title for column in workload.columns)]
     if workload.size_name:
         titles.insert(2, workload.size_name)
-    titles.append("we are")
+    titles.append("Holdfast's advantage")
     head = [_cells(titles), "|" + "---|" * len(titles)]
     return "\n".join([f"## {workload.title}", "", workload.about, "", *head, *rows])
 

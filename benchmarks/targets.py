@@ -18,7 +18,7 @@ CONSTANT_KIB = 1024  # how much more a listing of ten times as many locks may ne
 
 # The design notes that say why a target may be missed.
 KEEPER, CORE, QUEUES, THREADS = 7, 12, 13, 16
-LOCAL_WAKE_UPS, STEPPING_BACK, COHORTS, START_UP, CONTENTION = 19, 21, 22, 27, 28
+LOCAL_WAKE_UPS, STEPPING_BACK, START_UP, CONTENTION = 19, 21, 27, 28
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ ONE = (
     ("coroutines", "redis", "redis.asyncio Lock", 5.0, "64 coroutines on 64 keys", CONTENTION),
     ("tasks-together", "redis", "redis.asyncio Lock", 20.0, TASKS, CONTENTION),
     ("handover", "redis", "redis-py Lock", 20.0, "hand-over", LOCAL_WAKE_UPS),
-    *(("threads-together", store, WITHOUT_LINES, 5.0, THREADS_64, COHORTS) for store in SITES),
+    *(("threads-together", store, WITHOUT_LINES, 5.0, THREADS_64, CONTENTION) for store in SITES),
 )
 
 

@@ -17,7 +17,7 @@ from benchmarks.__main__ import main
 from benchmarks.harness import FULL, QUICK, TINY, Row, Scale, Stat, Turn
 from benchmarks.peers import Peer, contestants
 from benchmarks.peers.base import Entrant
-from benchmarks.run import Results, Selection, run
+from benchmarks.run import Part, Results, Selection, run
 from benchmarks.sites import SITES, Place
 from benchmarks.targets import verdicts
 from benchmarks.wire import reads_in, requests_in
@@ -86,6 +86,28 @@ def test_the_summary_is_what_users_feel() -> None:
     assert "| acquire and release, µs | 100 (2.00×) |" in page
     assert "Targets" not in page
     assert page.index("## In short") < page.index("## How it was measured")
+
+
+def test_the_page_says_in_words_when_we_are_slower() -> None:
+    """Each situation names the stores, with what the best peer does."""
+    best = row("fast", "peer", 400)
+    for micros, words in ((200, "faster on redis (2.00×)"), (800, "slower on redis (0.50×)")):
+        page = report.page(results(row("holdfast", "ours", micros), best), [])
+        assert f"- **One caller, and nobody else wants the lock**: {words}. " in page
+    alone = report.page(results(row("holdfast", "ours", 200)), [])
+    assert "## When it is fast" not in alone
+
+
+def test_a_store_that_was_measured_again_is_named() -> None:
+    """A run that was mended an hour later says so."""
+    parts = {
+        "redis": Part("2026-11-18 15:36 UTC", 90, 1),
+        "mysql": Part("2026-11-18 16:41 UTC", 9, 1),
+    }
+    found = replace(results(row("holdfast", "ours", 200)), parts=parts, took_s=99.0)
+    assert "- **Measured again after the run**: mysql\n" in report.page(found, [])
+    parts["mysql"] = Part("2026-11-18 15:38 UTC", 9, 1)
+    assert "Measured again" not in report.page(found, [])
 
 
 def test_a_server_can_be_far_away() -> None:
@@ -280,3 +302,18 @@ def test_the_command_writes_where_it_is_told(tmp_path: Path) -> None:
     stored = json.loads((tmp_path / "benchmarks.json").read_text())
     assert [row["contestant"] for row in stored["rows"]] == ["holdfast"]
     assert "holdfast" in (tmp_path / "benchmarks.md").read_text()
+
+
+def test_the_pages_can_be_written_again(tmp_path: Path) -> None:
+    """From the stored figures, with the plots that are there."""
+    with pytest.raises(SystemExit, match=r"no benchmarks\.json"):
+        main(["--pages", "--out", str(tmp_path)])
+    found = results(row("holdfast", "ours", 100), row("redis-py Lock", "peer", 200))
+    report.write(found, tmp_path, found)
+    (tmp_path / "benchmarks").mkdir(exist_ok=True)
+    (tmp_path / "benchmarks" / "pair.svg").write_text("<svg/>")
+    assert main(["--pages", "--out", str(tmp_path)]) == 0
+    page = (tmp_path / "benchmarks.md").read_text()
+    assert "| acquire and release, µs | 100 (2.00×) |" in page
+    assert "![](benchmarks/pair.svg)" in page
+    assert history.load(tmp_path) == found

@@ -34,7 +34,7 @@ class Kept(Workload):
     )
     quick = False
     columns = (
-        Column("core", "of one core", digits=2, scale=100),
+        Column("core", "% of one core", digits=2, scale=100),
         Column("requests", "requests a period", digits=0),
         Column("lease_bytes", "bytes a lease", digits=0),
         Column("lost", "lost", digits=0),

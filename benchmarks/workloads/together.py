@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Barrier
 
 from benchmarks.harness import Column, Figures, Scale, Turn, Workload
 from benchmarks.peers import AsyncPeer, Contestant, Peer
@@ -31,9 +32,9 @@ class Together(Workload):
     """What threads and tasks have in common."""
 
     about = (
-        "One client of each library, shared by all. Each of them takes one of the locks, frees it "
-        "and takes it again. Somebody who never got it in the whole turn is unserved. The requests "
-        "were counted with 0.5 ms of round trip, see below."
+        "All share one client of each library. Each of them takes one of the locks, frees it and "
+        "takes it again. Whoever got no lock in the whole turn is unserved. The requests were "
+        "counted in the run with 0.5 ms of round trip, below."
     )
     columns = _columns("")
 
@@ -57,10 +58,13 @@ class ThreadsTogether(Together):
         with entrant.peer() as peer, ThreadPoolExecutor(THREADS) as pool:
 
             def measure(seconds: float) -> Figures:
-                ends_at = time.perf_counter() + seconds
-                return _figures(
-                    lambda: list(pool.map(lambda n: _locks(peer, n, ends_at), range(THREADS)))
-                )
+                start = Barrier(THREADS)  # or those that begin first have the locks to themselves
+
+                def turns(number: int) -> int:
+                    start.wait()
+                    return _locks(peer, number, time.perf_counter() + seconds)
+
+                return _figures(lambda: list(pool.map(turns, range(THREADS))))
 
             measure(scale.together_s * WARM_UP)
             yield lambda: measure(scale.together_s)
