@@ -148,7 +148,7 @@ def test_purge(holdfast: Program) -> None:
     """Records that were used a moment ago stay; a time that is too short is refused."""
     with holdfast.locks() as locks:
         locks.acquire("k").release()
-    assert holdfast("purge").stdout == "Dropped 0 records.\n"
+    assert holdfast("purge").stdout == "Deleted 0 records.\n"
     assert holdfast.json("purge", "k", "--older-than", "2h") == [{"dropped": 0}]
     assert holdfast("purge", "--older-than", "1s").returncode == codes.USAGE
 

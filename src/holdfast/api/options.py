@@ -141,8 +141,8 @@ def check_retention(older_than: Any) -> Micros:
     if value < SHORTEST_RETENTION:
         least = SHORTEST_RETENTION / SECOND
         raise BadOption(
-            f"older_than is at least {least:g} s: a younger record is still needed, to keep "
-            "the lock's fence growing."
+            f"Records younger than {least:g} s cannot be purged (older_than, --older-than): they "
+            "are still needed, to keep the fences of their locks growing."
         )
     return value
 

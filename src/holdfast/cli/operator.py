@@ -153,7 +153,12 @@ def _confirmed(yes: bool, question: str) -> bool:
 
 @click.command()
 @click.argument("prefix", type=PREFIX, default="")
-@option("--older-than", type=DURATION, default="1d", help="How long a lock must have been unused.")
+@option(
+    "--older-than",
+    type=DURATION,
+    default="1d",
+    help="How long a lock must have been unused; at least 1m.",
+)
 @as_json("Write one JSON object with the number of records.")
 @shared
 @click.pass_context
@@ -170,7 +175,7 @@ def purge(ctx: click.Context, prefix: str, older_than: float, json: bool) -> Non
     if json:
         print_json({"dropped": dropped})
     else:
-        click.echo(f"Dropped {dropped} record{'' if dropped == 1 else 's'}.")
+        click.echo(f"Deleted {dropped} record{'' if dropped == 1 else 's'}.")
 
 
 @click.command()

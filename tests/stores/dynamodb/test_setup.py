@@ -79,7 +79,7 @@ def test_setup_from_the_command_line(lab: Lab) -> None:
     cli("run", "nightly", "--url", url, "--", "true")
     listed = cli("ls", "--all", "--url", url, "--json")
     assert [json.loads(line)["key"] for line in listed.splitlines()] == ["nightly"]
-    assert "Dropped 0" in cli("purge", "--url", url)
+    assert "Deleted 0" in cli("purge", "--url", url)
     doctor = json.loads(cli("doctor", "--url", url, "--trips", "1", "--json"))
     assert abs(doctor["clock_offset_s"]) < 30
     assert doctor["facts"]["clock"] == "store"
