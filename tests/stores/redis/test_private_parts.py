@@ -37,7 +37,8 @@ def test_where_private_parts_are_used() -> None:
 
 def test_the_socket_of_a_blocking_connection(server: RedisServer) -> None:
     """A connection has the socket that it reads from."""
-    connection: Any = redis.connection.Connection(port=server.port)
+    theirs: Any = redis.connection
+    connection = theirs.Connection(port=server.port)
     connection.connect()
     assert isinstance(connection._sock, socket.socket)
     connection.disconnect()
