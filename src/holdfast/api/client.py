@@ -87,6 +87,7 @@ class FaceClient(Client):
         member = Member(attempt, terms.care, now)
         self.leases.started(attempt, now)
         try:
+            self.leases.enter(attempt)
             if cohorts.enter(member, terms, now):
                 steps = acquire_steps(self.observations, attempt, terms, now)
             else:
@@ -99,6 +100,8 @@ class FaceClient(Client):
         except BaseException as why:
             self._step_aside(cohorts, member, attempt, why)
             raise
+        finally:
+            self.leases.leave(attempt)
 
     def _step_aside(
         self, cohorts: Cohorts, member: Member, attempt: Attempt, why: BaseException
@@ -123,6 +126,7 @@ class FaceClient(Client):
         """Run the steps of an attempt. Returns its lease, or undoes what it has left and raises."""
         self.leases.started(attempt, clock.monotonic())
         try:
+            self.leases.enter(attempt)
             hold = self.driver.run(steps)
             lease = self._lease_of(hold, on_lost)
             self.leases.adopt(hold, how)
@@ -130,6 +134,8 @@ class FaceClient(Client):
         except BaseException as why:
             self.undo((attempt,), why, (attempt,))
             raise
+        finally:
+            self.leases.leave(attempt)
 
     def undo(
         self, attempts: Sequence[Attempt], why: BaseException, in_vain: Sequence[Attempt]
@@ -142,9 +148,6 @@ class FaceClient(Client):
         try:
             self.driver.undo(attempts)
         finally:
-            for attempt in attempts:
-                if type(attempt.command) is Claim:
-                    self.leases.cleaning.ended(attempt.claimed)
             self.leases.gave_up(in_vain, why)
         check_undone(attempts, why)
 

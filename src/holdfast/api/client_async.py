@@ -96,6 +96,7 @@ class FaceClient(Client):
         member = Member(attempt, terms.care, now)
         self.leases.started(attempt, now)
         try:
+            self.leases.enter(attempt)
             if cohorts.enter(member, terms, now):
                 steps = acquire_steps(self.observations, attempt, terms, now)
             else:
@@ -108,6 +109,8 @@ class FaceClient(Client):
         except BaseException as why:
             await self._step_aside(cohorts, member, attempt, why)
             raise
+        finally:
+            self.leases.leave(attempt)
 
     async def _step_aside(
         self, cohorts: Cohorts, member: Member, attempt: Attempt, why: BaseException
@@ -132,6 +135,7 @@ class FaceClient(Client):
         """Run the steps of an attempt. Returns its lease, or undoes what it has left and raises."""
         self.leases.started(attempt, clock.monotonic())
         try:
+            self.leases.enter(attempt)
             hold = await self.driver.run(steps)
             lease = self._lease_of(hold, on_lost)
             self.leases.adopt(hold, how)
@@ -139,6 +143,8 @@ class FaceClient(Client):
         except BaseException as why:
             await self.undo((attempt,), why, (attempt,))
             raise
+        finally:
+            self.leases.leave(attempt)
 
     async def undo(
         self, attempts: Sequence[Attempt], why: BaseException, in_vain: Sequence[Attempt]
@@ -151,9 +157,6 @@ class FaceClient(Client):
         try:
             await self.driver.undo(attempts)
         finally:
-            for attempt in attempts:
-                if type(attempt.command) is Claim:
-                    self.leases.cleaning.ended(attempt.claimed)
             self.leases.gave_up(in_vain, why)
         check_undone(attempts, why)
 

@@ -101,6 +101,7 @@ class Lease(LeaseBase[asyncio.Event]):
         finally:
             if member is not None and not passed_on:
                 leases.next_turn(hold)
+            leases.leave(attempt)
         leases.finish_release(hold, freed, attempt.history)
         return freed
 

@@ -271,6 +271,7 @@ class Locks(Patterns):
         for attempt in attempts:
             here.leases.started(attempt, now)
         try:
+            here.leases.enter(attempts)
             await here.driver.run(acquire_all_steps(here.observations, attempts, terms))
             leases = Leases([here.leases.kept(attempt) for attempt in attempts])
             for lease in leases:
@@ -279,6 +280,8 @@ class Locks(Patterns):
         except BaseException as why:
             await here.undo(attempts, why, here.leases.disown(attempts))
             raise
+        finally:
+            here.leases.leave(attempts)
 
     async def join(
         self, ticket: str, *, keep: bool = True, max_hold: Seconds | None = None

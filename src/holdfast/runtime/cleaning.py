@@ -8,9 +8,10 @@ frees what is left, and the log says so.
 A request whose answer nobody waited for may be carried out after the clean-up. So where that is
 possible, the clean-up is repeated once, a little later.
 
-A call that waits for a lock learns that its client was closed when the connections are gone. So
-whoever closes the client takes out what such calls have left: a place in the queue, to which a lock
-may be granted at any moment.
+Whoever closes the client waits for a moment for calls that are under way: they find it closed, and
+take out what they have got, for which they need the connections. But a call that waits for a lock
+learns that its client was closed when the connections are gone. So whoever closes it takes out what
+such calls have left: a place in the queue, to which a lock may be granted at any moment.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ CLEAN_UP_FOR: Micros = 30 * SECOND
 # When the clean-up behind a request without an answer is repeated.
 AGAIN_AFTER_S = 2.0
 CLEANERS = 4
-# How long calls that are awake have to clean up when the client is closed, and how often it is
-# looked whether they have.
+# How long calls that are awake have to end when the client is closed, and how often it is looked
+# whether they have.
 AWAKE_FOR: Micros = SECOND // 2
 LOOK_S = 0.001
 
@@ -49,10 +50,10 @@ class Cleaning:
         self._under_way: set[threading.Event] = set()
         self._again: list[Attempt] = []  # for a second time
         self._closed = threading.Event()
-        # The keys of calls that wait for a lock, and of those that have waited, until they end; by
-        # their tokens.
-        self._asleep: dict[str, str] = {}
-        self._awake: dict[str, str] = {}
+        # Calls that may get a lock or free one, from before they look whether the client is closed
+        # until they have left nothing; by what is theirs alone.
+        self.calls: set[int] = set()
+        self._asleep: dict[str, str] = {}  # the keys of those that wait for a lock, by their tokens
 
     def start(self, attempts: Sequence[Attempt]) -> None:
         """Clean up behind these attempts. Returns at once."""
@@ -82,7 +83,7 @@ class Cleaning:
 
     def busy(self) -> bool:
         """Whether anything is being cleaned up for the first time, or may have to be."""
-        return bool(self._under_way or self._asleep or self._awake)
+        return bool(self._under_way or self.calls)
 
     def wait(self, seconds: float) -> None:
         """Wait until all is clean, or the time is over."""
@@ -92,30 +93,20 @@ class Cleaning:
         for over in under_way:
             over.wait(max(0.0, (ends_at - clock.monotonic()) / SECOND))
 
-    # --- calls that wait while the client is closed -------------------------------------------
+    # --- calls that are under way while the client is closed ----------------------------------
 
     def sleeps(self, key: str, token: str) -> None:
         """A call begins to wait for a lock."""
         self._asleep[token] = key
-        self._awake.pop(token, None)
 
     def wakes(self, token: str) -> None:
         """It has waited, and goes on. What it leaves, it takes out itself."""
-        key = self._asleep.get(token)
-        if key is not None:
-            self._awake[token] = key
-            self._asleep.pop(token, None)
-
-    def ended(self, token: str) -> None:
-        """It has got its lease, or has cleaned up."""
-        if self._asleep or self._awake:
-            self._asleep.pop(token, None)
-            self._awake.pop(token, None)
+        self._asleep.pop(token, None)
 
     def free_waiting(self, until: Micros) -> None:
         """The client was closed: wait for calls that are awake, and free what the others have."""
         awake_until = min(until, clock.monotonic() + AWAKE_FOR)
-        while self._awake and clock.monotonic() < awake_until:
+        while len(self.calls) > len(self._asleep) and clock.monotonic() < awake_until:
             time.sleep(LOOK_S)
         for token, key in list(self._asleep.items()):
             if clock.monotonic() >= until:

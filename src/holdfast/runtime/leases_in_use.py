@@ -52,6 +52,7 @@ class LeasesInUse:
         self.callbacks = DaemonPool(CALLBACK_THREADS, "holdfast-callback")
         self.keeper = KeeperThread(self.beat, self._batch, self, beats_per_second)
         self.cleaning = Cleaning(driver)
+        self._calls = self.cleaning.calls
         self._adopting: dict[str, Any] = {}  # leases of an acquire_all that is still going on
 
     @property
@@ -67,6 +68,16 @@ class LeasesInUse:
         if self.sinks.starts:
             owner, mode = _who(attempt)
             self.sinks.emit(events.Started(attempt.key, owner, mode, attempt.number, attempt.trace))
+
+    def enter(self, call: object) -> None:
+        """A call begins that may get a lock: until `leave`, whoever closes the client waits for it
+        for a moment. Raises if it is closed already, which comes after: so one sees the other."""
+        self._calls.add(id(call))
+        self._check_usable()
+
+    def leave(self, call: object) -> None:
+        """A call has ended, and has left nothing that the client does not know of."""
+        self._calls.discard(id(call))
 
     def gave_up(self, attempts: Sequence[Attempt], why: BaseException) -> None:
         """Tell the sinks that these attempts ended without a lease."""
@@ -89,7 +100,6 @@ class LeasesInUse:
         """Look after the hold of a new lease from now on, and tell the sinks."""
         self._check_usable()
         self.keeper.add(hold)
-        self.cleaning.ended(hold.token)
         if self.sinks.listening():
             holder, waited = hold.holder, hold.waited / SECOND
             self.sinks.emit(
@@ -165,13 +175,17 @@ class LeasesInUse:
     # --- end --------------------------------------------------------------------------------
 
     def begin_release(self, hold: Hold) -> Attempt | None:
-        """End a hold. Returns the attempt that frees it in the store; None if there is none."""
-        if self.forked or not self.keeper.end(hold, "released"):
-            return None
-        if not hold.care.may_release:
+        """End a hold. Returns the attempt that frees it in the store, which is to `leave`; None if
+        there is none."""
+        attempt = Attempt(hold.key, Free(hold.token), next_beat=NO_BEAT, touched=True)
+        # Before the hold ends: so whoever closes the client gives it back, or waits for us.
+        self._calls.add(id(attempt))
+        if not self.forked and self.keeper.end(hold, "released"):
+            if hold.care.may_release:
+                return attempt
             self.ended(hold, "left")
-            return None
-        return Attempt(hold.key, Free(hold.token), next_beat=NO_BEAT, touched=True)
+        self.leave(attempt)
+        return None
 
     def pass_on(self, hold: Hold, attempt: Attempt, now: Micros) -> bool:
         """Pass an ended hold on to the next caller of this client, if somebody waits and may have

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
 import redis.asyncio.connection
+import redis.connection
 
 import holdfast.stores.redis
 from tests.engines.redis import RedisServer
@@ -18,8 +20,8 @@ PRIVATE = re.compile(r"(?<!self)(?<!cls)\._(?!_)[a-z]\w*")
 
 
 def test_where_private_parts_are_used() -> None:
-    """Only in `pipeline`, which takes over the transport of an asyncio connection, and where a
-    forked child gives up its copy of one."""
+    """Only in `pipeline`, which takes over the transport of an asyncio connection, where a
+    forked child gives up its copy of one, and where a thread waits for what comes by TLS."""
     found = {
         (file.name, use)
         for file in FOLDER.glob("*.py")
@@ -29,7 +31,17 @@ def test_where_private_parts_are_used() -> None:
     assert {use for _, use in found} & theirs == theirs
     users = {name for name, use in found if use in theirs}
     assert users == {"pipeline.py", "connection_async.py"}
-    assert "._sock" not in {use for _, use in found}
+    users = {name for name, use in found if use == "._sock"}
+    assert users == {"connection.py", "connection_async.py"}
+
+
+def test_the_socket_of_a_blocking_connection(server: RedisServer) -> None:
+    """A connection has the socket that it reads from."""
+    theirs: Any = redis.connection
+    connection = theirs.Connection(port=server.port)
+    connection.connect()
+    assert isinstance(connection._sock, socket.socket)
+    connection.disconnect()
 
 
 def test_the_transport_of_an_asyncio_connection(server: RedisServer) -> None:

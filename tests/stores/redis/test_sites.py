@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +23,11 @@ import redis.sentinel
 import holdfast
 from holdfast import aio
 from holdfast.errors import BadURL, Misconfigured
+from holdfast.stores.redis import connection
 from holdfast.stores.redis.connect import Settings, topology_from_url
 from holdfast.stores.redis.connection import Connection
 from holdfast.stores.redis.listener import Listener
+from holdfast.stores.redis.resp import PING, pack
 from holdfast.stores.registry import open_store
 from holdfast.stores.url import parse
 from tests.engines.base import free_port
@@ -187,6 +191,75 @@ def test_waiting_over_tls(tls: str, key: str, monkeypatch: pytest.MonkeyPatch) -
                 waiting.result(20).release()
         time.sleep(2)  # in which the listener goes on to read
     assert len(lines) == 1
+
+
+def test_nobody_sends_while_another_thread_reads_over_tls(
+    tls: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenSSL does not allow that on one connection: records are damaged, or the process ends."""
+    sending, reading = threading.Event(), threading.Event()
+    overlaps: list[bool] = []
+    send, receive = ssl.SSLSocket.send, ssl.SSLSocket.recv_into
+
+    def send_seen(*args: Any) -> int:
+        sending.set()
+        return send(*args)
+
+    def receive_slowly(*args: Any) -> int:
+        if threading.current_thread() is reader:
+            reading.set()
+            overlaps.append(sending.wait(0.3))
+        return receive(*args)
+
+    line = _line_to(tls)
+    monkeypatch.setattr(ssl.SSLSocket, "send", send_seen)
+    monkeypatch.setattr(ssl.SSLSocket, "recv_into", receive_slowly)
+    replies: list[Any] = []
+    reader = threading.Thread(target=lambda: replies.extend(line.read_within(20) for _ in "12"))
+    line.send(PING)
+    sending.clear()
+    reader.start()
+    assert reading.wait(20)
+    line.send(PING)  # while the thread reads the first reply
+    reader.join(20)
+    line.close()
+    assert replies == [b"PONG", b"PONG"]
+    assert not overlaps[0]
+
+
+def test_server_that_stops_amid_a_reply_over_tls(tls: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever wants to send waits for a moment and not for the rest of the reply."""
+    monkeypatch.setattr(connection, "MOST_TURN_S", 0.01)
+    line = _line_to(tls)
+    assert line._turn is not None
+    with line._turn, pytest.raises(ConnectionResetError, match="amid a reply"):
+        line.send(PING)
+    with pytest.raises(ConnectionResetError):
+        line.read_within(20)
+
+
+def test_line_that_broke_when_something_was_sent(server: RedisServer) -> None:
+    """It is not opened anew beneath whoever reads, who would hear nothing there for ever."""
+    line = _line_to(server.url)
+    number = line.look(pack(b"CLIENT", b"ID"))
+    with closing(_line_to(server.url)) as other:
+        other.look(pack(b"CLIENT", b"KILL", b"ID", number))
+    until(lambda: _breaks_when_sent(line))
+    with pytest.raises(ConnectionResetError):
+        line.read_within(20)
+
+
+def _breaks_when_sent(line: Connection) -> bool:
+    try:
+        line.send(PING)
+    except ConnectionResetError:
+        return True
+    return False
+
+
+def _line_to(url: str) -> Connection:
+    topology = topology_from_url(parse(url), {})
+    return Connection.open(topology.settings, topology.addresses[0])
 
 
 # --- clients that exist ---------------------------------------------------------------------

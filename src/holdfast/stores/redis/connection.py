@@ -20,8 +20,10 @@ ask besides goes through `pipeline`, which many of them share.
 
 from __future__ import annotations
 
+import selectors
 from collections.abc import Sequence
 from contextlib import suppress
+from threading import Lock
 from time import monotonic
 from typing import Any
 
@@ -42,6 +44,9 @@ SHORTEST_S = 0.25
 # So much later than it should a call may end. If the socket's own time-out is as near to that,
 # it does, and no look at the socket is needed, for which threads would wait for each other.
 NEAR_S = 0.1
+# So long a sender waits for who reads from the same connection by TLS. It reads what is there
+# already: if that takes longer, the server has stopped amid a reply.
+MOST_TURN_S = 1.0
 
 
 class Connection:
@@ -55,6 +60,9 @@ class Connection:
         self.theirs = theirs
         self.socket_s = timeout_s  # the time-out of its socket
         self.idle_since = 0.0  # on the monotonic clock, while it is in a pool
+        # One thread may send while another one reads. OpenSSL does not allow both at the same
+        # moment: records would be damaged, or the process would crash.
+        self._turn: Lock | None = None
         self._poll = self._readable if poll_of(0) is not None else None
 
     @classmethod
@@ -76,6 +84,8 @@ class Connection:
             raise
         connection = cls(theirs, where, settings.timeout_s)
         connection.socket_s = max(seconds, SHORTEST_S)
+        if settings.tls:
+            connection._turn = Lock()
         return connection
 
     def look(self, request: bytes, by: Micros = NEVER) -> Any:
@@ -116,7 +126,9 @@ class Connection:
         """Returns the next reply, or raises `TimeoutError` if none comes within this time."""
         reply = None
         try:
-            if self.is_closed or self.theirs.can_read(seconds):
+            if self._turn is not None:
+                reply = self._read_in_turn(self._turn, seconds)
+            elif self.is_closed or self.theirs.can_read(seconds):
                 reply = self._read()
         except (RedisError, OSError) as exc:
             raise ConnectionResetError(str(exc)) from exc
@@ -134,8 +146,12 @@ class Connection:
         if self.is_closed:
             raise ConnectionResetError("the connection was closed")
         try:
-            self.theirs.send_packed_command([request], check_health=False)
+            if self._turn is not None:
+                self._send_in_turn(self._turn, request)
+            else:
+                self.theirs.send_packed_command([request], check_health=False)
         except (RedisError, OSError) as exc:
+            self.close()  # redis-py would open it again, and whoever reads would hear nothing
             raise ConnectionResetError(str(exc)) from exc
 
     def close(self) -> None:
@@ -161,6 +177,26 @@ class Connection:
                 self.close()
             return errors.with_code(reply)
 
+    def _read_in_turn(self, turn: Lock, seconds: float) -> Any:
+        """Returns a reply, or None if none came within this time. Waits without the turn."""
+        ends_at = monotonic() + seconds
+        while True:
+            with turn:
+                if self.is_closed or self.theirs.can_read(0):
+                    return self._read()
+            left = ends_at - monotonic()
+            if left <= 0:
+                return None
+            _wait_for(self.theirs._sock, left)
+
+    def _send_in_turn(self, turn: Lock, request: bytes) -> None:
+        if not turn.acquire(timeout=MOST_TURN_S):
+            raise TimeoutError("the server has stopped amid a reply")
+        try:
+            self.theirs.send_packed_command([request], check_health=False)
+        finally:
+            turn.release()
+
     def _read_all(self, count: int, seconds: float, seen: bool) -> list[Any]:
         """Returns so many replies. `seen`: there is something to read already."""
         if count == 1 and (seen or abs(self.socket_s - seconds) <= NEAR_S):
@@ -184,3 +220,11 @@ class Connection:
             return (self,) if self.theirs.can_read(0) else ()
         except (RedisError, OSError):
             return (self,)  # whoever reads will see why
+
+
+def _wait_for(socket: Any, seconds: float) -> None:
+    """Wait until there is something to read, as far as the system knows, or the time is over.
+    No `epoll`, which needs a file; and no `select`, if possible, which knows few of them."""
+    with getattr(selectors, "PollSelector", selectors.SelectSelector)() as selector:
+        selector.register(socket, selectors.EVENT_READ)
+        selector.select(seconds)

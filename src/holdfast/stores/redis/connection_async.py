@@ -40,7 +40,9 @@ if ASYNC:
     import redis.asyncio.connection as theirs_module
     from redis.asyncio.retry import Retry
 else:
+    import selectors
     from collections.abc import Sequence
+    from threading import Lock
 
     import redis.connection as theirs_module
     from redis.retry import Retry
@@ -54,6 +56,9 @@ if not ASYNC:
     # So much later than it should a call may end. If the socket's own time-out is as near to that,
     # it does, and no look at the socket is needed, for which threads would wait for each other.
     NEAR_S = 0.1
+    # So long a sender waits for who reads from the same connection by TLS. It reads what is there
+    # already: if that takes longer, the server has stopped amid a reply.
+    MOST_TURN_S = 1.0
 
 
 class AsyncConnection:
@@ -68,6 +73,9 @@ class AsyncConnection:
         if not ASYNC:
             self.socket_s = timeout_s  # the time-out of its socket
             self.idle_since = 0.0  # on the monotonic clock, while it is in a pool
+            # One thread may send while another one reads. OpenSSL does not allow both at the same
+            # moment: records would be damaged, or the process would crash.
+            self._turn: Lock | None = None
             self._poll = self._readable if poll_of(0) is not None else None
 
     @classmethod
@@ -97,6 +105,8 @@ class AsyncConnection:
         connection = cls(theirs, where, settings.timeout_s)
         if not ASYNC:
             connection.socket_s = max(seconds, SHORTEST_S)
+            if settings.tls:
+                connection._turn = Lock()
         return connection
 
     async def look(self, request: bytes, by: Micros = NEVER) -> Any:
@@ -144,7 +154,9 @@ class AsyncConnection:
             if ASYNC:
                 reply = await self._read(seconds)
             else:
-                if self.is_closed or self.theirs.can_read(seconds):
+                if self._turn is not None:
+                    reply = self._read_in_turn(self._turn, seconds)
+                elif self.is_closed or self.theirs.can_read(seconds):
                     reply = self._read()
         except (RedisError, OSError) as exc:
             raise ConnectionResetError(str(exc)) from exc
@@ -162,8 +174,15 @@ class AsyncConnection:
         if self.is_closed:
             raise ConnectionResetError("the connection was closed")
         try:
-            await self.theirs.send_packed_command([request], check_health=False)
+            if ASYNC:
+                await self.theirs.send_packed_command([request], check_health=False)
+            else:
+                if self._turn is not None:
+                    self._send_in_turn(self._turn, request)
+                else:
+                    self.theirs.send_packed_command([request], check_health=False)
         except (RedisError, OSError) as exc:
+            await self.close()  # redis-py would open it again, and whoever reads would hear nothing
             raise ConnectionResetError(str(exc)) from exc
 
     async def close(self) -> None:
@@ -204,6 +223,26 @@ class AsyncConnection:
 
     if not ASYNC:
 
+        def _read_in_turn(self, turn: Lock, seconds: float) -> Any:
+            """Returns a reply, or None if none came within this time. Waits without the turn."""
+            ends_at = monotonic() + seconds
+            while True:
+                with turn:
+                    if self.is_closed or self.theirs.can_read(0):
+                        return self._read()
+                left = ends_at - monotonic()
+                if left <= 0:
+                    return None
+                _wait_for(self.theirs._sock, left)
+
+        def _send_in_turn(self, turn: Lock, request: bytes) -> None:
+            if not turn.acquire(timeout=MOST_TURN_S):
+                raise TimeoutError("the server has stopped amid a reply")
+            try:
+                self.theirs.send_packed_command([request], check_health=False)
+            finally:
+                turn.release()
+
         def _read_all(self, count: int, seconds: float, seen: bool) -> list[Any]:
             """Returns so many replies. `seen`: there is something to read already."""
             if count == 1 and (seen or abs(self.socket_s - seconds) <= NEAR_S):
@@ -227,3 +266,13 @@ class AsyncConnection:
                 return (self,) if self.theirs.can_read(0) else ()
             except (RedisError, OSError):
                 return (self,)  # whoever reads will see why
+
+
+if not ASYNC:
+
+    def _wait_for(socket: Any, seconds: float) -> None:
+        """Wait until there is something to read, as far as the system knows, or the time is over.
+        No `epoll`, which needs a file; and no `select`, if possible, which knows few of them."""
+        with getattr(selectors, "PollSelector", selectors.SelectSelector)() as selector:
+            selector.register(socket, selectors.EVENT_READ)
+            selector.select(seconds)

@@ -1,0 +1,150 @@
+"""Clients that are closed while calls of theirs are under way, on the stores of one machine."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+import holdfast
+from holdfast import Locks, aio
+from holdfast.stores.registry import open_store
+from holdfast.stores.sqlite.store import SQLiteStore
+from tests.engines.mariadb import MariaDB
+from tests.engines.postgres import PostgreSQL
+from tests.engines.redis import RedisServer
+from tests.engines.shared import shared
+from tests.helpers import until
+
+KINDS = ("sqlite", "file", "postgresql", "mysql", "redis")
+TURNS = 20
+
+
+@pytest.fixture(params=KINDS)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a store."""
+    found = f"{request.param}://{tmp_path}/locks"
+    if request.param == "postgresql":
+        found = shared(PostgreSQL).url()
+    elif request.param == "mysql":
+        found = shared(MariaDB).url()
+    elif request.param == "redis":
+        found = shared(RedisServer).url
+    with closing(holdfast.connect(found)) as locks:
+        locks.setup()
+    return found
+
+
+def taken(url: str, prefix: str) -> list[str]:
+    """Returns which locks are taken."""
+    with closing(holdfast.connect(url)) as locks:
+        return [lock.key for lock in locks.list(prefix) if lock.holders]
+
+
+def lock_until_closed(locks: Locks, prefix: str, begun: threading.Event) -> None:
+    """Acquire and release one lock after another."""
+    with suppress(holdfast.ClientClosed):
+        while True:
+            with locks.acquire(f"{prefix}{uuid4().hex}"):
+                begun.set()
+
+
+def test_close_while_another_thread_locks(url: str) -> None:
+    """What it gets, or was about to give back, is free when the client is closed."""
+    prefix = f"closing/{uuid4().hex}/"
+    for turn in range(TURNS):
+        locks, begun = holdfast.connect(url, ttl=60), threading.Event()
+        thread = threading.Thread(target=lock_until_closed, args=(locks, prefix, begun))
+        thread.start()
+        assert begun.wait(20)
+        time.sleep(turn * 0.0001)
+        locks.close()
+        thread.join(20)
+    assert taken(url, prefix) == []
+
+
+def test_close_while_another_task_locks(url: str) -> None:
+    """The same on an event loop."""
+    prefix = f"closing/{uuid4().hex}/"
+
+    async def lock_one_after_another(locks: aio.Locks, begun: asyncio.Event) -> None:
+        with suppress(holdfast.ClientClosed):
+            while True:
+                async with locks.acquire(f"{prefix}{uuid4().hex}"):
+                    begun.set()
+
+    async def run() -> None:
+        for turn in range(TURNS):
+            locks, begun = aio.connect(url, ttl=60), asyncio.Event()
+            task = asyncio.create_task(lock_one_after_another(locks, begun))
+            await begun.wait()
+            await asyncio.sleep(turn * 0.0001)
+            await locks.close()
+            await task
+
+    asyncio.run(run())
+    assert taken(url, prefix) == []
+
+
+def test_close_waits_for_a_claim_that_is_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is granted after close() was called, and is free when that returns."""
+    url, swap = f"sqlite://{tmp_path}/locks", SQLiteStore.swap
+    locks, swapping, closed = holdfast.connect(url, ttl=60), threading.Event(), threading.Event()
+    locks.acquire("another").release()
+
+    def swap_late(store: SQLiteStore, *args: object) -> object:
+        swapping.set()
+        until(lambda: locks._client.closed)
+        return swap(store, *args)  # type: ignore[arg-type]
+
+    def acquire() -> None:
+        with pytest.raises(holdfast.ClientClosed):
+            locks.acquire("k")
+        closed.set()
+
+    monkeypatch.setattr(SQLiteStore, "swap", swap_late)
+    thread = threading.Thread(target=acquire)
+    thread.start()
+    assert swapping.wait(20)
+    locks.close()
+    assert closed.wait(20)
+    thread.join()
+    with closing(open_store(url)) as store:
+        assert store.load("k").record.holders == ()
+
+
+def test_close_waits_only_for_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim whose store does not answer does not keep close() for longer than its bound."""
+    locks, swapping, goes_on = (
+        holdfast.connect(f"file://{tmp_path}/locks"), threading.Event(), threading.Event()
+    )  # fmt: skip
+    kind = type(locks._client.store)
+
+    def hang(*args: object) -> None:
+        swapping.set()
+        goes_on.wait(20)
+        raise holdfast.Unavailable("too late")
+
+    monkeypatch.setattr(kind, "swap", hang)
+    monkeypatch.setattr(kind, "amend", hang)
+    thread = threading.Thread(target=lambda: _fails(locks))
+    thread.start()
+    assert swapping.wait(20)
+    began = time.monotonic()
+    locks.close()
+    took = time.monotonic() - began
+    goes_on.set()
+    thread.join(20)
+    assert took < 2
+
+
+def _fails(locks: Locks) -> None:
+    with pytest.raises(holdfast.HoldfastError):
+        locks.acquire("k", timeout=1)
