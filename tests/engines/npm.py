@@ -41,7 +41,11 @@ class NpmPackage:
         new = Path(tempfile.mkdtemp(dir=self._home.parent))
         try:
             (self._fetch if self.bare else self._fetch_with_all)(new)
-            new.rename(self._home)
+            try:
+                new.rename(self._home)
+            except OSError:
+                if not self.installed:  # by another checkout, at the same time
+                    raise
         finally:
             shutil.rmtree(new, ignore_errors=True)
 
