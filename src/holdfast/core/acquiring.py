@@ -304,14 +304,14 @@ def _wait_turn_steps(
     wait.attempt.blocked_by = blocked.holders
     frees_at = [observations.dead_from(key, holder, view.now, now) for holder in blocked.holders]
     places_end_at = [observations.dead_from(key, waiter, view.now, now) for waiter in blocked.ahead]
-    soonest = min(frees_at + places_end_at, default=None)
+    told_free_at = min(frees_at or places_end_at, default=None)
     # When a waiter ahead dies, the one behind it tries by itself, and its write notifies whose turn
     # it is. Only when all of them may be dead is it for us: otherwise the whole queue would come.
     if places_end_at:
         frees_at.append(max(places_end_at))
 
     def waiting(at: Micros) -> Waiting:
-        return wait.waiting(blocked.holders, blocked.ahead, blocked.more, soonest, at)
+        return wait.waiting(blocked.holders, blocked.ahead, blocked.more, told_free_at, at)
 
     yield from Emit(waiting(now))
     if wait.out_of_time(now):
