@@ -33,8 +33,8 @@ def ls(ctx: click.Context, prefix: str, free: bool, json: bool) -> None:
     """List the locks whose keys start with PREFIX.
 
     It lists the locks that are held or waited for, as they are read from the store. `holdfast show`
-    says who waits. A terminal with fewer than 100 columns shows no fences; `holdfast show` and --json
-    do.
+    says who waits. A terminal with fewer than 100 columns shows no fences; `holdfast show` and
+    --json do.
     """
     from holdfast.cli import render
 
