@@ -5,10 +5,10 @@
 2. After a moment it takes a place in the queue, and renews the place while it waits
    (`fair=True`: at the first try, `fair=False`: never). Where the store runs the rules, a place
    costs no more than a refusal: there it is taken at the first try, so that waiters do not
-   compete for a freed lock. Where the store amends, it is taken after the first refusal, because
-   it makes nobody else's write fail. Elsewhere it would.
-3. Whoever has just had a lock that others wanted too steps back for a moment before it claims it
-   again, where the others can only poll for it.
+   compete for a freed lock. Where the store amends, a place is taken after the first refusal,
+   because it makes nobody else's write fail. Elsewhere it would.
+3. A client that has just had a lock that others wanted too steps back for a moment before it
+   claims the lock again, where the others can only poll for it.
 4. The party that frees a lock may grant it to the first in the queue with the same write (rule 7 of
    `rules`). It names that one as its heir, if the heir surely still waits. The wake-up may bring
    the grant along (`Inherited`); then the heir need not look. A grant that was brought counts only

@@ -27,7 +27,7 @@ unchanged under threads, asyncio and the simulator. How they work:
     that; between two conflicts the steps look at the clock.
  7. State is changed between yields only. An interrupt may end a generator at any
     instruction: the attempt remembers what may be in the store, and `undo_steps` takes
-    it out. Whoever runs steps with an attempt runs `undo_steps` if they do not succeed.
+    it out. A caller that runs steps with an attempt runs `undo_steps` if they do not succeed.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ LONGEST_PAUSE: Micros = 2 * SECOND
 # write lets in one, and the tries of the others slow down the one whose turn it is.
 CONFLICTS_AT_FULL_SPEED = 4
 SHORTEST_PAUSE: Micros = FIRST_PAUSE >> CONFLICTS_AT_FULL_SPEED
-# But not for long: until it has its place, others come before it who came later.
+# But not for long: as long as it has no place, those that come later may overtake it.
 LONGEST_PLACE_PAUSE: Micros = SECOND // 4
 # Refused writes of a record that does not change. Two that write at once may both be refused, but
 # not again and again.
@@ -169,7 +169,7 @@ def apply_steps(
 def _stands_in_line(observations: Observations, command: Command) -> bool:
     """Whether a command asks for a place in the queue, across a network. It is swapped also where
     others want the key: an amend may hold the record for two trips, and a crowd would line up for
-    the record, with whoever frees the lock behind it."""
+    the record, with the party that frees the lock behind it."""
     in_line = type(command) is Claim and command.queue
     return in_line and observations.facts.reach == "network"
 

@@ -203,7 +203,7 @@ class LocalPoller:
     # --- the thread -------------------------------------------------------------------------
 
     def _run(self) -> None:
-        # The thread says by itself that it runs: a signal handler may raise in whoever starts it.
+        # The thread says by itself that it runs: a signal handler may raise in its starter.
         with self._lock:
             if self._running:
                 return

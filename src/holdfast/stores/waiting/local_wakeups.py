@@ -29,7 +29,7 @@ from holdfast.stores.waiting.notices import LONGEST, notice_of, read_notice
 
 # So many calls of one store have a socket; the others are polled for.
 MOST_SOCKETS = 64
-# So many wake-ups are read at a time: who sends them without end must not keep us from looking.
+# So many wake-ups are read at a time: a sender without end must not keep us from looking.
 MOST_READ = 16
 _LOOK = b"1"
 

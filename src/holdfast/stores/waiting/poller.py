@@ -78,7 +78,7 @@ class Poller:
             schedule = self._schedules.setdefault(handle.key, new)
             schedule.wanted_at = now
             if schedule.at <= now:
-                schedule.slow_down(now)  # whoever begins to wait has just looked
+                schedule.slow_down(now)  # a call that begins to wait has just looked
             if not self._running:
                 started(self._run, "holdfast-poll")
             self._changed.notify()
@@ -97,7 +97,7 @@ class Poller:
     # --- the thread -------------------------------------------------------------------------
 
     def _run(self) -> None:
-        # The thread says by itself that it runs: a signal handler may raise in whoever starts it.
+        # The thread says by itself that it runs: a signal handler may raise in its starter.
         with self._changed:
             if self._running:
                 return
