@@ -77,18 +77,25 @@ class Coroutines(Parallel):
 
     @contextmanager
     def open(self, entrant: Entrant, size: int, scale: Scale) -> Iterator[Turn]:
-        with asyncio.Runner() as runner:
-            opened = entrant.async_peer()
-            peer = runner.run(opened.__aenter__())
+        with on_a_loop(entrant) as (runner, peer):
 
             def measure(each: int) -> Figures:
                 return _timed(lambda: runner.run(_all_at_once(peer, each)), TASKS * each)
 
-            try:
-                each = self.turns(scale, measure)
-                yield lambda: measure(each)
-            finally:
-                runner.run(opened.__aexit__(None, None, None))
+            each = self.turns(scale, measure)
+            yield lambda: measure(each)
+
+
+@contextmanager
+def on_a_loop(entrant: Entrant) -> Iterator[tuple[asyncio.Runner, AsyncPeer]]:
+    """An event loop, and the entrant's peer that is open on it."""
+    with asyncio.Runner() as runner:
+        opened = entrant.async_peer()
+        peer = runner.run(opened.__aenter__())
+        try:
+            yield runner, peer
+        finally:
+            runner.run(opened.__aexit__(None, None, None))
 
 
 def _pairs(peer: Peer, key: str, each: int) -> None:

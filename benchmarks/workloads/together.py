@@ -12,6 +12,7 @@ from threading import Barrier
 from benchmarks.harness import Column, Figures, Scale, Turn, Workload
 from benchmarks.peers import AsyncPeer, Contestant, Peer
 from benchmarks.peers.base import Entrant
+from benchmarks.workloads.parallel import on_a_loop
 
 THREADS, THREAD_KEYS = 64, 8
 TASKS, TASK_KEYS = 200, 20
@@ -83,18 +84,13 @@ class TasksTogether(Together):
 
     @contextmanager
     def open(self, entrant: Entrant, size: int, scale: Scale) -> Iterator[Turn]:
-        with asyncio.Runner() as runner:
-            opened = entrant.async_peer()
-            peer = runner.run(opened.__aenter__())
+        with on_a_loop(entrant) as (runner, peer):
 
             def measure(seconds: float) -> Figures:
                 return _figures(lambda: runner.run(_tasks(peer, seconds)))
 
-            try:
-                measure(scale.together_s * WARM_UP)
-                yield lambda: measure(scale.together_s)
-            finally:
-                runner.run(opened.__aexit__(None, None, None))
+            measure(scale.together_s * WARM_UP)
+            yield lambda: measure(scale.together_s)
 
 
 def _locks(peer: Peer, number: int, ends_at: float) -> int:
