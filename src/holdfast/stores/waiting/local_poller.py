@@ -88,7 +88,7 @@ class _Schedule:
         return self.at <= now + max(self._intervals.fastest_s, NEARLY * self.interval)
 
     def looked(self, now: float, seen: PollResult | None, places_ahead: int) -> None:
-        """It was polled: plan the next time."""
+        """The key was polled: plan the next time."""
         turn = None if seen is None else seen.turn
         changed, self.turn = turn != self.turn, turn
         slower_s = min(self.interval * SLOWING, self._intervals.slowest_s)
@@ -233,7 +233,7 @@ class LocalPoller:
                 self._look(self._due(keys, now), now)
             elif now - wanted_at > LINGER_S and self._stop():
                 return
-            # Also for keys that nobody waits for just now: whoever is behind others does not
+            # Also for keys that nobody waits for just now: a call that is behind others does not
             # interrupt this thread when it waits again.
             planned = (
                 one.at for key, one in self._schedules.items() if key in keys or one.at > now

@@ -43,12 +43,12 @@ class Schedule:
         self.speed_up(now)
 
     def speed_up(self, now: float) -> None:
-        """Something happened here: poll again soon."""
+        """Something happened to the key: poll again soon."""
         self._since = now
         self.slow_down(now)
 
     def slow_down(self, now: float, took_s: float = 0.0) -> None:
-        """It was polled, and the answer took so long: wait a little longer before the next time."""
+        """The key was polled, and the answer took so long: pause a little longer from now on."""
         self.interval = pause_s(now - self._since, took_s, self._longest_s)
         self.at = now + self.interval
 
