@@ -30,13 +30,19 @@ def ratio(mine: Row, theirs: Row, column: Column) -> float | None:
     return mine_value / their_value if column.better == "more" else their_value / mine_value
 
 
-def least(results: Results, workload: str, store: str) -> tuple[float, str] | None:
-    """Our advantage over the best of the peers, and who that is."""
+def least(
+    results: Results, workload: str, store: str, column: Column | None = None
+) -> tuple[float, str] | None:
+    """Our advantage over the best of the peers, and who that is; by the first figure, or by
+    another column's."""
+    mine = ours(results, workload, store)
+    column = column or WORKLOADS[workload].columns[0]
     found = [
         (edge, row.contestant)
         for row in results.table(workload, store)
-        if row.kind == "peer"
+        if mine is not None
+        and row.kind == "peer"
         and not row.contestant.startswith("holdfast")  # with other options
-        and (edge := advantage(results, row)) is not None
+        and (edge := ratio(mine, row, column)) is not None
     ]
     return min(found, default=None)

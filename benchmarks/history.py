@@ -52,8 +52,8 @@ def worse(now: Results, before: Results, workloads: tuple[str, ...] = ()) -> lis
         was, has = _advantage(before, row), _advantage(now, row)
         if was and has and has * WORSE_BY * (1 + _spread(now, row)) < was:
             found.append(
-                f"{WORKLOADS[row.workload].title} on {row.store}: {has:.2f}× {row.contestant}, "
-                f"it was {was:.2f}×"
+                f"{WORKLOADS[row.workload].title} on {row.store}: now {has:.2f}× against "
+                f"{row.contestant}, before {was:.2f}×"
             )
     return list(dict.fromkeys(found))  # one line for all numbers of contenders
 

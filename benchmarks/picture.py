@@ -15,9 +15,10 @@ from benchmarks.run import Results
 from benchmarks.workloads import WORKLOADS
 
 FOLDER = "benchmarks"
+SCALED = "each store has a scale of its own"
 PANELS = (
-    ("pair", "An uncontended acquire and release, µs", "shorter is better"),
-    ("contended", "8 processes on one key, locks a second", "longer is better"),
+    ("pair", "An uncontended acquire and release, µs", f"shorter is better; {SCALED}"),
+    ("contended", "8 processes on one key, locks a second", f"longer is better; {SCALED}"),
 )
 OURS, THEIRS, TEXT, FAINT = "#00796b", "#9fb3bd", "#263238", "#607d8b"
 PANEL, BAR, GROUP, TOP, LABEL = 420, 220, 58, 62, 96  # widths and heights in pixels

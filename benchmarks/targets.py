@@ -73,7 +73,7 @@ def _against_floors(results: Results) -> Iterator[Verdict]:
     for store, most in FLOORS.items():
         for row in results.table("pair", store):
             if row.kind == "floor" and (edge := advantage(results, row)):
-                text = f"{store}: uncontended pair, as a multiple of the bare engine's time"
+                text = f"{store}: time of an uncontended pair, as a multiple of the bare engine's"
                 yield _at_most(text, 1 / edge, most, "×", CONTENTION)
 
 
@@ -99,7 +99,8 @@ SHARE, START = (
     "8 processes, one key: largest share ÷ median",
     "CPU of `holdfast run`, × `python -c pass`",
 )
-CLAIM, WAITS = "a claim with 300 waiting, of the server", "a process that only waits, of a core"
+CLAIM = "the server's time for a claim with 300 waiting"
+WAITS = "the share of a core that a process takes which only waits"
 FIGURES = (
     ("handover", "redis", Column("latency_ms", ""), 2.0, "hand-over, median", " ms", CONTENTION),
     ("handover", "mysql", Column("latency_ms", ""), 5.0, "hand-over, median", " ms", CONTENTION),
@@ -168,7 +169,9 @@ def _crowds(results: Results) -> Iterator[Verdict]:
             goal = f"≥ {least_per_s:g} a second"
             yield Verdict(who, goal, f"{per_s:.1f}", per_s >= least_per_s, CONTENTION)
             unserved = row.figures["unserved"].worst
-            yield Verdict(f"{who}: got none", "0", f"{unserved:.0f}", unserved == 0, CONTENTION)
+            yield Verdict(
+                f"{who}: how many got none", "0", f"{unserved:.0f}", unserved == 0, CONTENTION
+            )
             longest = row.figures["longest"].worst
             text = f"{who}: longest wait ÷ fair wait"
             yield _at_most(text, longest, LONGEST_WAIT, "", CONTENTION)
@@ -191,14 +194,15 @@ def _leases(results: Results) -> Iterator[Verdict]:
         # In the memory store the records themselves are in the process; and what a client
         # needs for itself is not to be shared by a few leases only.
         if store != "memory" and row.size >= MANY_LEASES:
-            yield _at_most(f"{store}: memory a lease{_size(row.size)}", kib, 2.0, " KiB", KEEPER)
+            yield _at_most(
+                f"{store}: memory of each of {row.size:,} leases", kib, 2.0, " KiB", KEEPER
+            )
         if store == "redis":
             core = row.figures["core"].median * 100
-            yield _at_most(
-                f"redis: of one core to keep them{_size(row.size)}", core, 5.0, " %", KEEPER
-            )
+            text = f"redis: the share of a core that keeps {row.size:,} leases alive"
+            yield _at_most(text, core, 5.0, " %", KEEPER)
         lost = row.figures["lost"].worst
-        text = f"{store}: leases lost{_size(row.size)}"
+        text = f"{store}: leases lost of {row.size:,}"
         yield Verdict(text, "0", f"{lost:.0f}", lost == 0, KEEPER)
 
 
@@ -208,12 +212,9 @@ def _listings(results: Results) -> Iterator[Verdict]:
         rows = sorted(results.of("listing", store), key=lambda row: row.size)
         values = [value for row in rows if (value := row.value(column)) is not None]
         if len(values) > 1 and rows[0].size >= SEVERAL_PAGES:
-            text = f"{store}: listing {rows[-1].size:,} locks instead of {rows[0].size:,}"
-            yield _at_most(f"{text}, more memory", values[-1] - values[0], CONSTANT_KIB, " KiB")
-
-
-def _size(size: int) -> str:
-    return f" ({size:,})" if size else ""
+            sizes = f"{rows[-1].size:,} locks instead of {rows[0].size:,}"
+            text = f"{store}: how much more memory the listing of {sizes} takes"
+            yield _at_most(text, values[-1] - values[0], CONSTANT_KIB, " KiB")
 
 
 def _at_least(text: str, value: float, goal: float, note: int = 0) -> Verdict:

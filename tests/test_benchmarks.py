@@ -84,6 +84,7 @@ def test_the_summary_is_what_users_feel() -> None:
     found = results(row("holdfast", "ours", 100), row("redis-py Lock", "peer", 200))
     page = report.page(found, [])
     assert "| acquire and release, µs | 100 (2.00×) |" in page
+    assert "| acquire and release: CPU, µs | 100 (2.00×) |" in page
     assert "Targets" not in page
     assert page.index("## In short") < page.index("## How it was measured")
 
@@ -96,6 +97,7 @@ def test_the_page_says_in_words_when_we_are_slower() -> None:
         assert f"- **One caller, and nobody else wants the lock**: {words}. " in page
     alone = report.page(results(row("holdfast", "ours", 200)), [])
     assert "## When it is fast" not in alone
+    assert "| Holdfast's advantage |" not in alone
 
 
 def test_a_store_that_was_measured_again_is_named() -> None:
@@ -230,7 +232,7 @@ def test_what_became_worse_is_reported() -> None:
     slower_we = results(row("holdfast", "ours", 200), row("redis-py Lock", "peer", 300))
     assert history.worse(slower_machine, before) == []
     [line] = history.worse(slower_we, before)
-    assert "1.50× redis-py Lock, it was 3.00×" in line
+    assert "now 1.50× against redis-py Lock, before 3.00×" in line
     assert line in report.targets_page(slower_we, before)
 
 

@@ -28,7 +28,8 @@ class Contended(Workload):
         "Each process takes the lock, works for a millisecond, frees it, and works for another "
         "millisecond without it. The share is how many locks the luckiest process got, as a "
         "multiple of the median; if it is large, one process takes the lock again and again while "
-        "the others sleep."
+        'the others sleep. "Held by two" is how often a process got the lock while another one had '
+        "it. The requests were counted in a run of their own, below."
     )
     columns = (
         Column("per_s", "locks a second", "more", digits=0),

@@ -30,7 +30,7 @@ class Kept(Workload):
     about = (
         "One process holds so many leases with a ttl of 30 s and does nothing else for a period "
         "of renewal, a third of the ttl. Memory is the growth of the process, by lease, after a "
-        "hundred others were kept and freed. No peer can do this without a thread for each lock."
+        "hundred others were kept and freed. No other library was measured."
     )
     quick = False
     columns = (

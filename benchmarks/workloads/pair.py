@@ -26,8 +26,9 @@ class WarmPair(Workload):
     name = "pair"
     title = "An uncontended acquire and release"
     about = (
-        "One thread takes and frees the same lock again and again. The floor is two trips of "
-        "the cheapest command that could make a lock on this engine, without a lock library."
+        "One thread takes and frees the same lock again and again. The lines in italics are the "
+        "floor: two trips of the cheapest command that could make a lock on this engine, without a "
+        "lock library. The requests are those of another table, below."
     )
     columns: ClassVar[tuple[Column, ...]] = COLUMNS
     quick_for_all = True
@@ -54,8 +55,11 @@ class ColdPair(WarmPair):
     """A new key each time."""
 
     name = "cold"
-    title = "The same with a new key each time"
-    about = "Nobody has ever locked these keys: nothing is known of them, nothing can be reused."
+    title = "An uncontended pair, with a new key each time"
+    about = (
+        "An uncontended acquire and release of keys that nobody has ever locked: nothing is known "
+        "of them, nothing can be reused."
+    )
     columns = COLUMNS[:2]
     quick_for_all = False
 

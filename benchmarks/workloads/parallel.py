@@ -14,6 +14,10 @@ from benchmarks.peers.base import Entrant
 from benchmarks.workloads.pair import calls_for
 
 THREADS, TASKS, WARM_UP = 16, 64, 3
+TOGETHER = (
+    "Nobody waits for a lock. The time of a pair is the time of all of them divided by their "
+    "pairs, and not how long one of them takes."
+)
 
 
 class Parallel(Workload):
@@ -42,7 +46,7 @@ class Threads(Parallel):
 
     name = "threads"
     title = f"{THREADS} threads on {THREADS} keys"
-    about = "One client of each library, shared by the threads of a process."
+    about = f"One client of each library, shared by the threads of a process. {TOGETHER}"
     at_once = THREADS
 
     @contextmanager
@@ -65,7 +69,7 @@ class Coroutines(Parallel):
 
     name = "coroutines"
     title = f"{TASKS} coroutines on {TASKS} keys"
-    about = "One asyncio client of each library, shared by the tasks of an event loop."
+    about = f"One asyncio client of each library, shared by the tasks of an event loop. {TOGETHER}"
     at_once = TASKS
 
     def takes(self, contestant: type[Contestant]) -> bool:
@@ -73,18 +77,25 @@ class Coroutines(Parallel):
 
     @contextmanager
     def open(self, entrant: Entrant, size: int, scale: Scale) -> Iterator[Turn]:
-        with asyncio.Runner() as runner:
-            opened = entrant.async_peer()
-            peer = runner.run(opened.__aenter__())
+        with on_a_loop(entrant) as (runner, peer):
 
             def measure(each: int) -> Figures:
                 return _timed(lambda: runner.run(_all_at_once(peer, each)), TASKS * each)
 
-            try:
-                each = self.turns(scale, measure)
-                yield lambda: measure(each)
-            finally:
-                runner.run(opened.__aexit__(None, None, None))
+            each = self.turns(scale, measure)
+            yield lambda: measure(each)
+
+
+@contextmanager
+def on_a_loop(entrant: Entrant) -> Iterator[tuple[asyncio.Runner, AsyncPeer]]:
+    """An event loop, and the entrant's peer that is open on it."""
+    with asyncio.Runner() as runner:
+        opened = entrant.async_peer()
+        peer = runner.run(opened.__aenter__())
+        try:
+            yield runner, peer
+        finally:
+            runner.run(opened.__aexit__(None, None, None))
 
 
 def _pairs(peer: Peer, key: str, each: int) -> None:

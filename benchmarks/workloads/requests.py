@@ -21,8 +21,10 @@ class Requests(Workload):
     name = "requests"
     title = "Requests to the engine"
     about = (
-        "Messages that go to the server in one piece, counted by a proxy in front of it; SQL "
-        "statements, where the engine is SQLite. A peer's own are what its users pay for, too."
+        "Messages that go to the server in one piece, counted by a proxy in front of it; where the "
+        "engine is SQLite, SQL statements. It counts all that a library sends, also what is not "
+        'about the lock itself. "Find it taken" is a `try_acquire` by the client that holds the '
+        "lock: it knows, and sends nothing. Other clients send one request."
     )
     columns = (
         Column("pair", "acquire and release", digits=0),

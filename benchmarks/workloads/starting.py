@@ -28,8 +28,8 @@ class Starting(Workload):
     title = "`holdfast run k -- true`"
     about = (
         "The processor time of a new process that connects, takes a lock, runs a command and ends; "
-        "most of it goes into imports. The second figure is how often `python -c pass` would fit "
-        "into it, measured in turns with it."
+        "most of it goes into imports. The second figure is how many times as much as "
+        "`python -c pass` it takes, measured in turns with it."
     )
     quick = False
     columns = (

@@ -12,6 +12,7 @@ from threading import Barrier
 from benchmarks.harness import Column, Figures, Scale, Turn, Workload
 from benchmarks.peers import AsyncPeer, Contestant, Peer
 from benchmarks.peers.base import Entrant
+from benchmarks.workloads.parallel import on_a_loop
 
 THREADS, THREAD_KEYS = 64, 8
 TASKS, TASK_KEYS = 200, 20
@@ -33,8 +34,9 @@ class Together(Workload):
 
     about = (
         "All share one client of each library. Each of them takes one of the locks, frees it and "
-        "takes it again. Whoever got no lock in the whole turn is unserved. The requests were "
-        "counted in the run with 0.5 ms of round trip, below."
+        'takes it again. "Unserved" is how many of them got no lock in the whole turn. The '
+        "requests were counted in the run with 0.5 ms of round trip, below. With `pass_on=False` "
+        "no lock is passed on [inside the process](howto.md#many-threads-or-tasks-of-one-process)."
     )
     columns = _columns("")
 
@@ -82,18 +84,13 @@ class TasksTogether(Together):
 
     @contextmanager
     def open(self, entrant: Entrant, size: int, scale: Scale) -> Iterator[Turn]:
-        with asyncio.Runner() as runner:
-            opened = entrant.async_peer()
-            peer = runner.run(opened.__aenter__())
+        with on_a_loop(entrant) as (runner, peer):
 
             def measure(seconds: float) -> Figures:
                 return _figures(lambda: runner.run(_tasks(peer, seconds)))
 
-            try:
-                measure(scale.together_s * WARM_UP)
-                yield lambda: measure(scale.together_s)
-            finally:
-                runner.run(opened.__aexit__(None, None, None))
+            measure(scale.together_s * WARM_UP)
+            yield lambda: measure(scale.together_s)
 
 
 def _locks(peer: Peer, number: int, ends_at: float) -> int:

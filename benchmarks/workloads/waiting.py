@@ -73,8 +73,9 @@ class Waiting(_Crowd):
     title = "A crowd of processes, one key"
     about = (
         f"Each process holds the lock for {HOLD_MS:g} ms, and all others wait meanwhile: "
-        f"{1000 / HOLD_MS:.0f} locks a second would be ideal. The fair wait is everybody else's "
-        "hold. `python -m tests.crowd` does the same."
+        f"{1000 / HOLD_MS:.0f} locks a second would be ideal. The fair wait is the time in which "
+        'each of them holds the lock once. "Got none" is how many never got the lock. Only '
+        "Holdfast was measured. `python -m tests.crowd` does the same."
     )
     columns = (
         Column("per_s", "locks a second", "more"),
@@ -112,7 +113,10 @@ class Idle(_Crowd):
 
     name = "idle"
     title = "Processes that only wait"
-    about = "Somebody holds the lock all the time. How much of a core each of the others takes."
+    about = (
+        "Somebody holds the lock all the time. The figure is the share of a core that each of the "
+        "others takes, on stores without a server to wake them."
+    )
     columns = (Column("percent", "% of a core, each", digits=2),)
     size_name = "processes"
 

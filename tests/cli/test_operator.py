@@ -217,6 +217,8 @@ def test_doctor_on_a_store_that_is_not_there(holdfast: Program) -> None:
     assert (check["name"], check["ok"]) == ("connect", False)
     assert "cannot be reached" in check["detail"]
     assert report["facts"]["name"] == "redis"
+    told = holdfast("doctor", HOLDFAST_URL=f"redis://127.0.0.1:{port}").stdout
+    assert "Clock: " not in told  # nobody knows
 
 
 def test_doctor_on_a_store_without_memory(holdfast: Program) -> None:

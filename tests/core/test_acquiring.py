@@ -190,6 +190,15 @@ def test_who_is_behind_the_dead_does_not_wait_for_a_look_by_the_clock() -> None:
     assert [event.frees_in for event in line.told] == [(100_000 + 1000 + AFTER_EXPIRY) / SECOND]
 
 
+def test_when_it_is_free_is_said_of_its_holder() -> None:
+    """Not of the short places ahead in the queue, after which the holder still has the lock."""
+    holder = Holder("other", 1, "you", "exclusive", TTL, 0, 20 * SECOND, "b")
+    line = Line(holder, queue=(Waiter("w1", "o", "exclusive", TTL, 0, 3 * SECOND, "b"),))
+    with pytest.raises(AcquireTimeout):
+        line.claim(Terms(SECOND))
+    assert {event.frees_in is not None and event.frees_in > 18 for event in line.told} == {True}
+
+
 def test_what_was_lost_while_the_others_were_waited_for() -> None:
     """Many keys are got all or not at all, though nobody was there to tell of the loss."""
     line = Line(Holder("other", 1, "you", "exclusive", TTL, 0, 3 * SECOND, "b"))

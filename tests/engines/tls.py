@@ -8,7 +8,9 @@ import subprocess
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
+
+from tests.engines.front import Front
 
 
 class Certificate(NamedTuple):
@@ -30,38 +32,23 @@ def new_certificate(folder: Path, name: str = "server") -> Certificate:
     return made
 
 
-class TLSFront:
-    """Speaks TLS in front of a server that does not. Its own port is `port`; when `damaged` is
-    set, what the server answers arrives as something that is not TLS."""
+class TLSFront(Front):
+    """Speaks TLS in front of a server that does not. When `damaged` is set, what the server answers
+    arrives as something that is not TLS."""
 
     def __init__(self, target: int, certificate: Certificate) -> None:
+        super().__init__(target)
         self.damaged = False
-        self._target = target
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(*certificate)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
 
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._serve, daemon=True).start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._listener.close()
-
-    def _serve(self) -> None:
-        with suppress(OSError):  # it was closed
-            while True:
-                plain, _ = self._listener.accept()
-                threading.Thread(target=self._join, args=(plain,), daemon=True).start()
-
-    def _join(self, plain: socket.socket) -> None:
-        under = plain.dup()
-        with suppress(OSError), under, self._context.wrap_socket(plain, server_side=True) as client:
+    def _join(self, client: socket.socket) -> None:
+        under = client.dup()
+        with suppress(OSError), under, self._context.wrap_socket(client, server_side=True) as safe:
             with socket.create_connection(("127.0.0.1", self._target)) as to:
-                answers = threading.Thread(target=self._answer, args=(to, client, under))
+                answers = threading.Thread(target=self._answer, args=(to, safe, under))
                 answers.start()
-                while asked := client.recv(65536):
+                while asked := safe.recv(65536):
                     to.sendall(asked)
                 to.shutdown(socket.SHUT_RDWR)
                 answers.join(10)

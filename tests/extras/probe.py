@@ -80,12 +80,13 @@ def _command(*args: str, says: str) -> Callable[[], str]:
     return attempt
 
 
-SQL = ("sql", "postgres", "mysql")
+POSTGRES = ("postgres", "postgresql", "sql")
+SQL = ("sql", "postgres", "postgresql", "mysql")
 FEATURES = (
     Feature("store in memory", (), _locks_at("memory://")),
     Feature("store in a file", (), _locks_at(f"sqlite://{tempfile.gettempdir()}/probe.db")),
     Feature("store in Redis", ("redis",), _locks_at("redis://127.0.0.1:1")),
-    Feature("store in PostgreSQL", ("postgres", "sql"), _locks_at("postgresql://u@127.0.0.1:1/d")),
+    Feature("store in PostgreSQL", POSTGRES, _locks_at("postgresql://u@127.0.0.1:1/d")),
     Feature("store in MySQL", ("mysql", "sql"), _locks_at("mysql://u@127.0.0.1:1/d")),
     Feature(
         "store in DynamoDB",

@@ -6,10 +6,11 @@ from __future__ import annotations
 import re
 import socket
 import struct
-import threading
 import time
 from contextlib import suppress
-from typing import NamedTuple, Self
+from typing import NamedTuple
+
+from tests.engines.front import Front
 
 
 class Break(NamedTuple):
@@ -25,29 +26,14 @@ class Break(NamedTuple):
 RESET = struct.pack("ii", 1, 0)
 
 
-class BreakingServer:
+class BreakingServer(Front):
     """In front of the server at a port, or in its place. Breaks off the requests that begin
     with these words, and passes on all others."""
 
     def __init__(self, target: int, how: Break, words: tuple[bytes, ...] = (b"PUT ",)) -> None:
+        super().__init__(target)
         self.how: Break | None = how
-        self._target = target
         self._words = words
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._serve, daemon=True).start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._listener.close()
-
-    def _serve(self) -> None:
-        with suppress(OSError):  # it was closed
-            while True:
-                client, _ = self._listener.accept()
-                threading.Thread(target=self._join, args=(client,), daemon=True).start()
 
     def _join(self, client: socket.socket) -> None:
         with suppress(OSError), client:

@@ -47,8 +47,8 @@ def taken(url: str, prefix: str) -> list[str]:
 
 
 def lock_until_closed(locks: Locks, prefix: str, begun: threading.Event) -> None:
-    """Acquire and release one lock after another."""
-    with suppress(holdfast.ClientClosed):
+    """Acquire and release one lock after another. A lease whose client was closed is lost."""
+    with suppress(holdfast.ClientClosed, holdfast.LeaseLost):
         while True:
             with locks.acquire(f"{prefix}{uuid4().hex}"):
                 begun.set()
@@ -73,7 +73,7 @@ def test_close_while_another_task_locks(url: str) -> None:
     prefix = f"closing/{uuid4().hex}/"
 
     async def lock_one_after_another(locks: aio.Locks, begun: asyncio.Event) -> None:
-        with suppress(holdfast.ClientClosed):
+        with suppress(holdfast.ClientClosed, holdfast.LeaseLost):
             while True:
                 async with locks.acquire(f"{prefix}{uuid4().hex}"):
                     begun.set()

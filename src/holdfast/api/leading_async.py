@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.api.info import HolderInfo
+from holdfast.api.leader_watch_async import LeaderWatch
 from holdfast.api.once_async import call
 from holdfast.api.options import check_callback
 from holdfast.core.caller_effects import Campaign, Ending, Lead, Raised, Resign
@@ -33,9 +34,6 @@ if ASYNC:
 else:
     import queue
     from contextlib import suppress
-
-# A candidate with `on_change` looks who leads every third of the ttl, but at least this often.
-LONGEST_LOOK_S = 5.0
 
 
 class Candidate:
@@ -61,8 +59,9 @@ class Candidate:
         self._work = work
         self._get_lease = campaign
         self._new_attempt = new_attempt
-        self._on_change = on_change
-        self._look_every_s = min(look_every_s, LONGEST_LOOK_S)
+        self._watch: LeaderWatch | None = None
+        if on_change is not None:
+            self._watch = LeaderWatch(locks, key, on_change, look_every_s)
         self._lock = threading.RLock()  # for the lease, its tickets and `resign()`
         # What was asked for. A handler that calls `stop()` may interrupt any line here, in the
         # thread that it would wait for. So these are plain values without a lock: `stop()` first
@@ -74,7 +73,6 @@ class Candidate:
         self._lease: Lease | None = None
         self._tickets: list[Future[str]] = []  # of a hand-over, for those who wait for them
         self._begun = False
-        self._over = threading.Event()
         self._returned: Any = None
 
     def __repr__(self) -> str:
@@ -180,14 +178,14 @@ class Candidate:
             Sleep: self._sleep,
         }
         signals = _Signals(self.stop, stop_on)
-        watching = self._start_watching()
+        if self._watch is not None:
+            self._watch.start()
         try:
             ending = await run(lead_steps(), {}, handlers)
         finally:
-            self._over.set()
+            if self._watch is not None:
+                self._watch.stop()
             signals.restore()
-            if ASYNC and watching is not None:
-                watching.cancel()
             await self._give_back()
         return self._returned if ending == "returned" else None
 
@@ -372,44 +370,9 @@ class Candidate:
             except BaseException as why:
                 self._serving.set_exception(why)
 
-    # --- who leads --------------------------------------------------------------------------
-
-    def _start_watching(self) -> Any:
-        """Start to look who leads now and then, if somebody wants to know."""
-        if self._on_change is None:
-            return None
-        if ASYNC:
-            return asyncio.ensure_future(self._watch())
-        else:
-            threading.Thread(target=self._watch, name="holdfast-leader", daemon=True).start()
-            return None
-
-    async def _watch(self) -> None:
-        leader: HolderInfo | None = None
-        told = False
-        while not self._over.is_set():
-            try:
-                now = await self._locks.leader(self._key)
-            except HoldfastError:
-                now = leader  # the store does not answer: nothing is known to have changed
-            if not told or _who(now) != _who(leader):
-                leader, told = now, True
-                await self._tell_change(leader)
-            if ASYNC:
-                await asyncio.sleep(self._look_every_s)
-            else:
-                self._over.wait(self._look_every_s)
-
-    async def _tell_change(self, leader: HolderInfo | None) -> None:
-        assert self._on_change is not None
-        try:
-            await call(self._on_change, leader)
-        except Exception:
-            logger.exception("on_change of %s failed", printable(self._key))
-
 
 def _bring(to: Callable[[str], object], key: str, ticket: Future[str]) -> None:
-    """Give the ticket of a hand-over to whoever brings it to the next leader."""
+    """Give the ticket of a hand-over to the function that brings it to the next leader."""
     if ticket.exception() is not None:
         logger.warning("The lease on %s was not handed over: it was lost before", printable(key))
         return
@@ -420,10 +383,6 @@ def _bring(to: Callable[[str], object], key: str, ticket: Future[str]) -> None:
             "The ticket for %s was not brought to the next leader: resign(to=…) failed",
             printable(key),
         )
-
-
-def _who(leader: HolderInfo | None) -> tuple[str, int] | None:
-    return None if leader is None else (leader.owner, leader.fence)
 
 
 def _not_handed_over(key: str) -> LeaseLost:

@@ -179,7 +179,7 @@ class Lease(LeaseBase[asyncio.Event]):
     def _set_event(self, event: asyncio.Event) -> None:
         if ASYNC:
             if asyncio._get_running_loop() is self._home():
-                event.set()  # whoever asks now sees it now
+                event.set()  # a look at the event right after this shows it
             else:
                 self._on_loop(event.set)
         else:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from holdfast.cli import codes
+from holdfast.cli.session import tell
 
 _PR_SET_PDEATHSIG = 1
 
@@ -36,6 +37,17 @@ def check_command(name: str) -> None:
         why = "it is a folder" if Path(name).is_dir() else "chmod +x, or name its interpreter first"
         raise CannotRun(f"{name}: cannot be executed: {why}", codes.NOT_EXECUTABLE)
     raise CannotRun(f"{name}: command not found", codes.NOT_FOUND)
+
+
+def if_it_can_run(command: tuple[str, ...], work: Callable[[], int]) -> int:
+    """Returns the exit code of the work that runs this command. If the command cannot be run, says
+    so, and returns the code for that; before the work, if it is known by then."""
+    try:
+        check_command(command[0])
+        return work()
+    except CannotRun as exc:
+        tell(str(exc))
+        return exc.code
 
 
 def _is_executable(name: str) -> bool:

@@ -252,7 +252,8 @@ def _print(report: Report) -> None:
         mark = plain("ok", "green") if check.ok else plain("FAILED", "bold red")
         table.add_row(check.name, mark, *_times(check.trips_ms), plain(check.detail))
     out.print(table)
-    out.print(plain(_clock_words(report.clock_offset_s)))
+    if report.clock_offset_s is not None or all(check.ok for check in report.checks):
+        out.print(plain(_clock_words(report.clock_offset_s)))  # else nothing is known of it
     if report.facts is not None:
         out.print(_facts_table(report.facts))
 

@@ -11,7 +11,7 @@ from holdfast.api.leases import Lease
 from holdfast.api.locks import Locks
 from holdfast.cli import codes
 from holdfast.cli.app import session_of
-from holdfast.cli.child import CannotRun, check_command
+from holdfast.cli.child import if_it_can_run
 from holdfast.cli.params import for_a_command, shared
 from holdfast.cli.run import (
     Outcome,
@@ -22,7 +22,7 @@ from holdfast.cli.run import (
     release,
     warn_if_alone,
 )
-from holdfast.cli.session import Session, tell
+from holdfast.cli.session import Session
 from holdfast.cli.signals import Interrupted, SignalQueue
 from holdfast.cli.wait_display import Reporter, display_for
 from holdfast.core.caller_effects import Campaign, Ending, Lead, Resign
@@ -53,12 +53,7 @@ def lead(ctx: click.Context, /, **options: Any) -> int:
     """  # fmt: skip
     command = command_of(ctx)
     session = session_of(ctx)
-    try:
-        check_command(command[0])
-        return _Candidate(session, command, **options).serve()
-    except CannotRun as exc:
-        tell(str(exc))
-        return exc.code
+    return if_it_can_run(command, lambda: _Candidate(session, command, **options).serve())
 
 
 class _Candidate:

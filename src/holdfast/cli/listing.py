@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 def ls(ctx: click.Context, prefix: str, free: bool, json: bool) -> None:
     """List the locks whose keys start with PREFIX.
 
-    It lists the locks that are held or waited for, as they are read from the store. A terminal with
-    fewer than 100 columns shows no fences; `holdfast show` and --json do.
+    It lists the locks that are held or waited for, as they are read from the store. `holdfast show`
+    says who waits. A terminal with fewer than 100 columns shows no fences; `holdfast show` and
+    --json do.
     """
     from holdfast.cli import render
 
@@ -68,7 +69,11 @@ def _print_table(found: Iterable[LockInfo]) -> None:
 @shared
 @click.pass_context
 def show(ctx: click.Context, key: str, json: bool) -> None:
-    """Show who holds the lock KEY and who waits for it, in the order of their turn."""
+    """Show who holds the lock KEY and who waits for it, in the order of their turn.
+
+    Those who wait are those with a place in the store's queue. Threads and tasks of one Python
+    process wait in a line of their own, of which only the first may have such a place.
+    """
     from holdfast.cli import render
 
     with session_of(ctx).locks() as locks:

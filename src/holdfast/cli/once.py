@@ -11,11 +11,11 @@ import click
 from holdfast.api.leases import Lease
 from holdfast.cli import codes
 from holdfast.cli.app import session_of
-from holdfast.cli.child import CannotRun, Child, check_command
+from holdfast.cli.child import Child, if_it_can_run
 from holdfast.cli.once_place import Output, place_of
 from holdfast.cli.params import DURATION, for_a_command, option, shared
 from holdfast.cli.run import RunCommand, command_of, environment, warn_if_alone
-from holdfast.cli.session import Session, tell
+from holdfast.cli.session import Session
 from holdfast.cli.signals import Interrupted, SignalQueue
 from holdfast.cli.supervisor import Supervisor
 from holdfast.cli.wait_display import Reporter, display_for
@@ -60,12 +60,7 @@ def once(ctx: click.Context, /, **options: Any) -> int:
     """  # fmt: skip
     command = command_of(ctx)
     session = session_of(ctx)
-    try:
-        check_command(command[0])
-        return _Call(session, command, **options).run()
-    except CannotRun as exc:
-        tell(str(exc))
-        return exc.code
+    return if_it_can_run(command, lambda: _Call(session, command, **options).run())
 
 
 class _Failed(Exception):

@@ -16,7 +16,7 @@ from holdfast.api.leases import Lease
 from holdfast.api.locks import Locks
 from holdfast.cli import codes
 from holdfast.cli.app import session_of
-from holdfast.cli.child import CannotRun, Child, check_command
+from holdfast.cli.child import Child, if_it_can_run
 from holdfast.cli.metrics import exported
 from holdfast.cli.params import DURATION, NOTE_ITEM, TICKET, option, shared
 from holdfast.cli.session import Session, tell
@@ -197,12 +197,7 @@ def run(ctx: click.Context, /, **options: Any) -> int:
     request = _with_dashed_key(RunRequest(**options, command=ctx.meta.get(_COMMAND, ())))
     _check(ctx, request)
     session = session_of(ctx)
-    try:
-        check_command(request.command[0])
-        return _run(session, request)
-    except CannotRun as exc:
-        tell(str(exc))
-        return exc.code
+    return if_it_can_run(request.command, lambda: _run(session, request))
 
 
 def _with_dashed_key(request: RunRequest) -> RunRequest:

@@ -5,15 +5,16 @@
 2. After a moment it takes a place in the queue, and renews the place while it waits
    (`fair=True`: at the first try, `fair=False`: never). Where the store runs the rules, a place
    costs no more than a refusal: there it is taken at the first try, so that waiters do not
-   compete for a freed lock. Where the store amends, it is taken after the first refusal, because
-   it makes nobody else's write fail. Elsewhere it would.
-3. Whoever has just had a lock that others wanted too steps back for a moment before it claims it
-   again, where the others can only poll for it.
-4. Whoever frees a lock may grant it to the first in the queue in the same write (rule 7 of
-   `rules`). It names the first that it sees there as its heir, if that is surely there to look.
-   The wake-up may bring the grant along (`Inherited`); then there is nothing to look for. It counts
-   if it names the latest write of our place: that place was granted to, and whatever ended the
-   grant since is what can end any lease. Its deadline counts from when that write was sent.
+   compete for a freed lock. Where the store amends, a place is taken after the first refusal,
+   because it makes nobody else's write fail. Elsewhere it would.
+3. A client that has just had a lock that others wanted too steps back for a moment before it
+   claims the lock again, where the others can only poll for it.
+4. The party that frees a lock may grant it to the first in the queue with the same write (rule 7 of
+   `rules`). It names that one as its heir, if the heir surely still waits. The wake-up may bring
+   the grant along (`Inherited`); then the heir need not look. A grant that was brought counts only
+   if it names the latest write of the heir's place: then that place was granted the lock, and only
+   what can end any lease can have ended the grant since. Its deadline counts from when that write
+   was sent.
 5. Several keys are claimed in one fixed order, the order of their bytes, so that two parties
    never wait for each other. Leases that are already granted are kept alive meanwhile.
 """
@@ -93,8 +94,9 @@ def place_ttl_for(ttl: Micros, ahead: int, cheap: bool) -> Micros:
 
 
 def may_inherit(mode: Mode, note: Note) -> bool:
-    """Whether whoever frees a lock may grant it to a place in the queue: only what a place says of
-    a claim can be granted to it, and it says little, since a queue may be long."""
+    """Whether the party that frees a lock may grant it to this claim's place in the queue. A place
+    says little of its claim, because a queue may be long: enough for an exclusive one without a
+    note."""
     return mode == "exclusive" and not note
 
 
@@ -222,9 +224,10 @@ def _got(hold: Hold, attempt: Attempt, waited: Micros) -> Hold:
 
 
 def _inherit(attempt: Attempt, inherited: Inherited, care: Care, now: Micros) -> Hold | None:
-    """Returns the hold that a wake-up has brought. None, if it is not about the latest write of our
-    place; if whoever gave the claim up has freed it; or if a look may show more of the ttl, and
-    that matters: much of it is over since that write, or nobody renews the lease."""
+    """Returns the hold that a wake-up has brought. None if this claim has to look by itself: the
+    wake-up is not about the latest write of our place; the claim was given up, and its grant may
+    have been freed; or a look may find more of the ttl, because that write is old or nobody renews
+    the lease."""
     claim: Claim = attempt.command  # type: ignore[assignment]
     latest, sent = next(reversed(attempt.sent.items()))
     if (
@@ -242,9 +245,10 @@ def _inherit(attempt: Attempt, inherited: Inherited, care: Care, now: Micros) ->
 
 
 def _sent_at(attempt: Attempt, granted: Granted, view: View) -> Micros:
-    """Returns when a grant was sent, for its deadline. One that somebody else has written for our
-    place in the queue was sent after that place was; and by the clock that came with the record
-    it may be known to last longer: then as late as the same ttl would end with it."""
+    """Returns the moment from which the deadline of a grant counts: when its write was sent. A
+    grant that another party wrote for our place in the queue came later than the write of that
+    place, so it counts from there, or later still: the clock that came with the record says how
+    much of the ttl is left, and so when the ttl began."""
     holder: Holder = granted.holder
     sent = attempt.sent_at(holder.beat)
     claim: Claim = attempt.command  # type: ignore[assignment]
@@ -281,9 +285,8 @@ def _not_given_back(attempt: Attempt, trouble: HoldfastError) -> OutcomeUnknown:
 
 
 def _start_anew_steps(wait: _Wait, now: Micros) -> Steps[None]:
-    """The reply was so slow that the lease had expired when it came, and was given back. What
-    comes next has a token of its own: where `Free` arrives twice, the second one must not
-    end it."""
+    """The reply was so slow that the lease had expired when it came, and was given back. The next
+    claim gets a token of its own: if the `Free` arrives twice, the second one must not end it."""
     attempt = wait.attempt
     attempt.touched = False
     if wait.out_of_time(now):
@@ -304,14 +307,14 @@ def _wait_turn_steps(
     wait.attempt.blocked_by = blocked.holders
     frees_at = [observations.dead_from(key, holder, view.now, now) for holder in blocked.holders]
     places_end_at = [observations.dead_from(key, waiter, view.now, now) for waiter in blocked.ahead]
-    soonest = min(frees_at + places_end_at, default=None)
+    told_free_at = min(frees_at or places_end_at, default=None)
     # When a waiter ahead dies, the one behind it tries by itself, and its write notifies whose turn
     # it is. Only when all of them may be dead is it for us: otherwise the whole queue would come.
     if places_end_at:
         frees_at.append(max(places_end_at))
 
     def waiting(at: Micros) -> Waiting:
-        return wait.waiting(blocked.holders, blocked.ahead, blocked.more, soonest, at)
+        return wait.waiting(blocked.holders, blocked.ahead, blocked.more, told_free_at, at)
 
     yield from Emit(waiting(now))
     if wait.out_of_time(now):

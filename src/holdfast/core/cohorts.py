@@ -3,25 +3,27 @@
 One of them has the *turn*. The others stand in line inside of the process and send no request.
 "The same way" is: exclusive, with the same ttl, kept, and not with `fair=False`.
 
- 1. Who has the turn claims at the store, holds, and gives back. The turn goes round in the order
-    in which the callers came.
+ 1. The caller that has the turn claims at the store, holds the lock, and frees it. The turn goes
+    from caller to caller in the order in which they came.
  2. A hold that is released is *passed on* to the first in line, without a request, if
       - it is surely valid, and no ticket for it was given away;
       - its grant has a number left: each lease has a fence of its own (rule 3 of `rules`);
       - its time is not over: `TURN` after the grant, or `SHORT_TURN` if somebody was seen to wait
         at the store, and in any case before the first beat is due.
-    So others wait for a bounded time more. The next lease has the token, the ttl and the deadline
-    of the one before: nothing is extended without the store. Owner, note, `max_hold`, callbacks
-    and loss are its own; the next beat tells the store.
- 3. Otherwise the hold goes back to the store, and then the first in line claims: behind whoever
-    waits at the store already.
+    So the parties that wait at the store wait for a bounded time more. The next lease has the
+    token, the ttl and the deadline of the one before: nothing is extended without the store. It has
+    an owner, a note, a `max_hold`, callbacks and a loss of its own; the next beat writes owner and
+    note.
+ 3. Otherwise the hold is freed at the store, and then the first in line claims there, behind the
+    parties that wait there already.
  4. A turn is over when its hold is not valid any more, or when the call that worked for it is gone.
-    The first in line looks now and then, and takes it. So whatever becomes of the one that has the
-    turn, it stops the others for a bounded time.
- 5. One assignment moves the turn. An interrupt leaves it moved or unmoved; rule 4 does the rest.
- 6. If the store fails the one who claims, it would fail the others: the line is dissolved, and each
-    goes to the store by itself, so that nobody is patient with it twice.
- 7. No promise depends on who takes part. Who goes to the store by itself is one more party there.
+    The first in line looks now and then whether that is so, and takes the turn. So a caller that
+    has the turn and comes to grief stops the others for a bounded time.
+ 5. One assignment moves the turn. An interrupt comes before it or after it; rule 4 does the rest.
+ 6. If the store fails while the caller with the turn claims, the line is dissolved: each caller in
+    it goes to the store by itself. Otherwise one after the other would be patient with the store.
+ 7. No promise depends on who takes part: a caller that goes to the store by itself is one more
+    party there.
 """
 
 from __future__ import annotations
@@ -51,11 +53,12 @@ LOOK_AGAIN_BEHIND: Micros = 10 * SECOND
 
 
 def _awake() -> None:
-    """Wakes a caller that is awake."""
+    """Does nothing: the caller is awake."""
 
 
 class Member:
-    """One call that takes part. Most find nobody else: then it stands for its cohort."""
+    """One call that takes part. As long as it is the only one for its key, `Cohorts` has the member
+    itself in the place of a `Cohort`."""
 
     cohort: Cohort | None = None
     hold: Hold | None = None  # what was granted to it
@@ -85,11 +88,11 @@ class Turn:
         self, by: Member | None, work: Callable[[], Attempt | None], hold: Hold | None = None
     ) -> None:
         self.by = by
-        self.work = work  # what is done at the store for it; None when its call is gone
+        self.work = work  # returns the attempt that works for it; None when that call is gone
         self.hold = hold
 
     def over(self, now: Micros) -> bool:
-        """Whether nothing more comes of it (rule 4)."""
+        """Whether this turn is over (rule 4)."""
         return self.work() is None if self.hold is None else not self.hold.valid(now)
 
 
@@ -122,7 +125,8 @@ class Cohort:
         return None
 
     def ahead_of(self, member: Member) -> int:
-        """Returns how many are ahead of this one in line, at the most."""
+        """Returns how many are ahead of this member in line. Some may have left in between, so
+        there may be fewer."""
         return member.place - next(iter(self.line), member).place
 
     def waiters(self, hold: Hold) -> tuple[Waiter, ...]:
@@ -135,7 +139,7 @@ class Cohort:
 
 
 class Cohorts:
-    """All cohorts of one client. `alone` keeps other threads out for a moment."""
+    """All cohorts of one client. `alone` is a lock that keeps other threads out."""
 
     def __init__(self, alone: AbstractContextManager[object]) -> None:
         self._alone = alone
@@ -165,8 +169,8 @@ class Cohorts:
         """Take part. Returns True if this caller is to run `acquire_steps`, False if it is to run
         `acquire_in_line_steps`.
 
-        When these have succeeded, the caller calls `granted`. If they fail, it frees what was
-        `given` to it and has its cohort `move_on`, or `dissolve` if the store failed it.
+        When these steps have succeeded, the caller calls `granted`. If they fail, the caller frees
+        what it was `given` and calls `move_on`; before that `dissolve`, if the store failed.
         """
         if self._by_key.setdefault(member.key, member) is member:
             return True
@@ -183,7 +187,8 @@ class Cohorts:
         return hold if hold is not None and hold.valid(now) else None
 
     def _cohort(self, member: Member) -> Cohort | None:
-        """Returns the cohort of whoever came before; None if that one has just left."""
+        """Returns the cohort of the caller that came before this one; None if there is no such
+        caller any more."""
         other = self._by_key.setdefault(member.key, member)
         if isinstance(other, Cohort):
             return other
@@ -196,15 +201,15 @@ class Cohorts:
         return cohort
 
     def turn_of(self, member: Member, now: Micros) -> Turn | None:
-        """Returns the turn of this caller, if it has come: by itself, or because the one before is
-        over and this is the first in line."""
+        """Returns this caller's turn, if it has one by now: it was given the turn, or the turn of
+        another one is over and this caller is the first in line."""
         with self._alone:
             cohort = member.cohort
             assert cohort is not None
             turn = cohort.turn
             mine = turn.by is member
             if turn.over(now) and (mine or cohort.first() is member):
-                # Also of a hold that ran out before this caller woke up.
+                # A hold that was passed on to this caller may have run out before it woke up.
                 turn = cohort.turn = Turn(member, member.work)
                 mine = True
             if mine:
@@ -232,8 +237,8 @@ class Cohorts:
     # --- to give it up ----------------------------------------------------------------------------
 
     def pass_on(self, hold: Hold, now: Micros) -> bool:
-        """Pass a hold on that its lease has ended, and with it the turn. Returns False if it must
-        go back to the store."""
+        """Pass on a hold whose lease was released, and the turn with it. Returns False if the hold
+        must be freed at the store."""
         member: Member | None = hold.member
         cohort = None if member is None else member.cohort
         if member is None or cohort is None or not cohort.line:
@@ -250,7 +255,7 @@ class Cohorts:
         return True
 
     def was_passed_on(self, hold: Hold) -> bool:
-        """Whether somebody else has this hold's grant, so that it must not be freed."""
+        """Whether another member has the grant of this hold, so that it must not be freed."""
         member: Member | None = hold.member
         cohort = None if member is None else member.cohort
         if cohort is None or cohort.turn.hold is None or cohort.turn.hold is hold:
@@ -258,7 +263,8 @@ class Cohorts:
         return cohort.turn.hold.token == hold.token
 
     def going_back(self, hold: Hold, attempt: Attempt) -> None:
-        """The hold is being freed at the store by this attempt: who is in line waits for that."""
+        """Note that this attempt is about to free the hold at the store: those in line wait until
+        it has ended."""
         member: Member | None = hold.member
         cohort = None if member is None else member.cohort
         if cohort is None or not cohort.line:
@@ -277,7 +283,7 @@ class Cohorts:
         """This caller is done: it leaves the line; and if it had the turn, the next one has it."""
         if member is None:
             return
-        member.hold = None  # it refers to this caller: nothing here is to wait for the collector
+        member.hold = None  # the hold refers to the member: no circle is left to the collector
         with self._alone:
             cohort = member.cohort
             if cohort is None:
@@ -288,7 +294,7 @@ class Cohorts:
             if cohort.turn.by is member:
                 self._next(cohort)
             elif cohort.turn.by is not None:
-                cohort.turn.by.wake()  # an interrupt may have come before that
+                cohort.turn.by.wake()  # an interrupt may have come between the turn and this
 
     def evicted(self, key: str) -> None:
         """This client has evicted the holders of a key: the next one goes to the store."""
@@ -300,7 +306,8 @@ class Cohorts:
                 self._next(cohort)
 
     def dissolve(self, member: Member, trouble_since: Micros | None) -> None:
-        """The store failed the one who has the turn: let the others go there by themselves."""
+        """The store failed while this member had the turn: let the others go there by
+        themselves."""
         with self._alone:
             cohort = member.cohort
             if cohort is None or cohort.turn.by is not member:
@@ -390,7 +397,8 @@ def wait_in_line_steps(
             return turn.hold
         if member.apart:
             return None
-        # Not before: most wait for a moment only, and nobody wants to hear of that.
+        # Only now is the wait told: most waits end after a moment, and nobody wants to hear of
+        # them.
         cohort = member.cohort
         assert cohort is not None
         holders, ahead = _in_the_way(cohort, member)

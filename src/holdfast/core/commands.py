@@ -23,7 +23,7 @@ class Claim(Discreet, frozen=True, gc=False):
     note: Note = {}  # noqa: RUF012 (msgspec copies it)
     queue: bool = False
     patience: Micros = 0  # how long a place in the queue lasts without a sign of life
-    inherits: bool = False  # whoever frees the lock may grant it to this place
+    inherits: bool = False  # the party that frees the lock may grant it to this place
 
     def holder(self, fence: int, at: Micros, expires_at: Micros, beat: str) -> Holder:
         """Returns the holder that this claim becomes when it is granted."""
@@ -58,7 +58,7 @@ class Free(Discreet, frozen=True, gc=False):
 
 
 class Offer(Discreet, frozen=True, gc=False):
-    """I give up my grant; whoever brings `ticket` within `ttl` may take it."""
+    """I give up my grant; the party that brings `ticket` within `ttl` may take it."""
 
     token: str
     ticket: str
@@ -88,7 +88,7 @@ class Evict(Struct, frozen=True, gc=False):
 Command: TypeAlias = Claim | Renew | Free | Offer | Take | Evict
 
 
-# A long queue is told of only in part: whoever asks learns of so many waiters.
+# A long queue is told of only in part: an answer names no more waiters than this.
 SHOWN = 16
 
 

@@ -82,11 +82,12 @@ class Amended(Struct, frozen=True, gc=False):
 
 
 class Inherited(Struct, frozen=True, gc=False):
-    """A wake-up that brings what there would be to look at: whoever freed the lock granted it to
-    the place in the queue that was written with this beat.
+    """A wake-up that spares its waiter a look: the party that freed the lock granted it to the
+    place in the queue that was written with this beat.
 
-    It may be old, and the grant over since, as with a reply that took long. It must come from the
-    store itself or from somebody who has read the record (see `holdfast.stores.waiting.notices`).
+    The wake-up may be old, and the grant over since, as with a reply that took long. It must come
+    from the store itself or from a party that has read the record (see
+    `holdfast.stores.waiting.notices`).
     """
 
     beat: str

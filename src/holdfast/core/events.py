@@ -63,7 +63,8 @@ class Waiting(Struct, frozen=True, gc=False):
     holders   who holds the lock
     ahead     the first of those who are before it in the queue
     waited    for how long it has waited so far
-    frees_in  when the first of them runs out unless it is renewed; None if that is not known
+    frees_in  when the first holder runs out unless it is renewed; if there is none, when the first
+              of those ahead does; None if that is not known
     news      whether the holders have changed since the last time
     more      how many more are ahead than `ahead` shows
     attempt   0 for `wait_until_free`, which asks for nothing

@@ -24,10 +24,11 @@ def evict_steps(
 ) -> Steps[Evicted]:
     """Evict the current holders, or only the one with `fence`. Returns those evicted.
 
-    The first load decides which grants are to go. So however often the command is sent, nobody goes
-    who came later, and all are returned although a reply was lost (also one that released by itself
-    after the load). A grant that was passed on meanwhile goes under its new fence. A record that
-    cannot be read is replaced by an empty one, unless a later release wrote it.
+    The first load decides which grants are to go. So however often the command is sent, no later
+    grant goes, and all that went are returned although a reply was lost (also one whose holder
+    released it by itself after the load). A grant that was passed on meanwhile goes under its new
+    fence. A record that cannot be read is replaced by an empty one, unless a later release wrote
+    it.
     """
     attempt = Attempt(key, Evict(()))
     out: dict[tuple[str, Micros], Holder] = {}

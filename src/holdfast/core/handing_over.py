@@ -37,7 +37,7 @@ def enter_steps(
 
 
 def _too_late(attempt: Attempt, hold: Hold) -> HoldfastError:
-    """Returns what to raise about a reply that came when the lease in it had run out. Whoever runs
+    """Returns what to raise about a reply that came when the lease in it had run out. The caller of
     the steps gives back what was taken."""
     slow = f"the store took longer to answer than the ttl of {hold.ttl / SECOND:g} s"
     if isinstance(attempt.command, Renew):
@@ -73,7 +73,7 @@ def _refused_steps(observations: Observations, key: str, until: Micros) -> Steps
 
 
 def offer_steps(observations: Observations, attempt: Attempt, until: Micros) -> Steps[None]:
-    """Give a hold up to whoever brings the ticket. The caller has ended the hold before."""
+    """Give a hold up to the party that brings the ticket. The caller has ended the hold before."""
     verdict, _ = yield from retry_command_steps(observations, attempt, "hand over", until)
     if not isinstance(verdict, Granted):
         raise LeaseLost(

@@ -160,12 +160,12 @@ class Attempt(DiscreetState, eq=False, weakref=True):
     trouble_since: Micros | None = None  # since when the store fails it
     blocked_by: tuple[Holder, ...] = ()  # who was in the way when it was tried last
     commanded: bool = False  # a whole command had no answer: it may still be on its way
-    number: int = 0  # which attempt of this process it is, for whoever listens to its events
+    number: int = 0  # which attempt of this process it is, for its events
     by: Micros = NEVER  # later answers are of no use to the caller
     began: Micros = 0  # when its call began
     history: History = UNSET  # of the key, where the command found nothing of ours
     trace: str = ""  # the trace that the ticket came from, if it says so
-    given_up: bool = False  # set from outside: whoever waits for it does not any more
+    given_up: bool = False  # set from outside: its caller does not wait for it any more
 
     def forget_writes(self) -> None:
         """Forget all writes but the first and the latest: a claim may wait for weeks."""
@@ -191,8 +191,8 @@ class Attempt(DiscreetState, eq=False, weakref=True):
         return any(party.beat in self.sent for party in parties)
 
     def may_be_done_in(self, record: Record) -> bool:
-        """Whether the record may be what our command has left: it shows a holder that we wrote, or
-        somebody is gone who was to go."""
+        """Whether the record may be what our command has left: it shows a party that we wrote, or
+        the party that we were to take out is gone."""
         command = self.command
         if isinstance(command, Free):
             return all(holder.token != command.token for holder in record.holders)

@@ -81,7 +81,7 @@ def _from_scan(
 def _sighting(key: str, record: Record, now: Interval | None, dead: rules.Dead) -> LockView:
     holders = rules.alive(record.holders, dead)
     waiters = rules.alive(record.queue, dead)
-    # Whoever comes next writes down who ran out. Until then it is seen here.
+    # The next write notes in the record who ran out. Until then only this shows it.
     gone = (holder for holder in record.holders if holder not in holders)
     history = record.remembering(*(ended(one, "expired", _ran_out_at(one)) for one in gone)) or ()
     return LockView(key, record.fence, holders, waiters, now, history=history)

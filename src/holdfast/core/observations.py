@@ -22,16 +22,16 @@ from holdfast.core.validity import RATE, UNREAD, Reading
 REMEMBERED_KEYS = 16_384
 # A load that comes a moment too early finds the party still alive: aim a little later.
 AFTER_EXPIRY: Micros = 1000
-# For so long whoever has just had a contended lock leaves it to others, who poll: about as long as
-# they sleep between their first polls.
+# A party that has just freed a contended lock leaves it to the others for so long, where they have
+# to poll: about as long as they sleep between their first polls.
 STEP_BACK: Micros = 30_000
-# So often in a row it does so without a new sign that others want it. Whoever waits without a place
-# in the queue, which would be a sign, looks at least once within that time.
+# It does so this many times in a row without a new sign that others want the lock. (A place in the
+# queue is a sign.) A waiter without a place looks at least once within that time.
 STEPS_BACK = 5
-# So far may the last reading of the clock lag behind when a record is presumed not to be there. The
-# fence then counts from that reading: if somebody else was granted the lock within that time, and
-# the record was lost, the fence would not grow. It is as long as the range of fences, for which the
-# same is true.
+# The last reading of the clock may lag behind by so much when a record is presumed not to exist.
+# The fence then counts from that reading: if somebody else was granted the lock within that time,
+# and the record was lost, the fence would not grow. It is as long as the range of fences, for which
+# the same is true.
 MOST_LAG: Micros = RANGE
 _NOTHING: dict[tuple[str, str], Micros] = {}
 
@@ -149,7 +149,7 @@ class Observations:
     def steps_back_until(self, key: str) -> Micros:
         """Returns until when to leave this key to others, because we have just had it and they
         wanted it too; 0 mostly. Where nobody is told of a free lock and the queue is for long
-        waits, whoever frees it would have it again before the others have looked."""
+        waits, the party that frees the lock would have it again before the others have looked."""
         return self._back_at.pop(key, 0) if self._back_at else 0
 
     def to_amend(self, key: str, now: Micros) -> bool:
@@ -169,7 +169,7 @@ class Observations:
             self.remember(key, View(entry.now, got, got, entry.record, entry.version))
 
     def remember(self, key: str, view: View) -> None:
-        """Let the next swap rely on a record that we were shown: it proves it."""
+        """Let the next swap rely on a record that we were shown: the swap proves it."""
         views = self._views
         views[key] = view
         if len(views) > REMEMBERED_KEYS:
@@ -181,7 +181,7 @@ class Observations:
         reading = self.reading
         if not self.keys_are_new or reading.now is None or key in self._contended:
             return None
-        # Its trip, and two clocks that differ by 1 in `RATE` in either direction.
+        # The trip of the reading, and what two clocks that are wrong by 1 in `RATE` can differ.
         if reading.got - reading.sent + 2 * (now - reading.got) // RATE >= MOST_LAG:
             return None
         return View(reading.now, reading.sent, reading.got, EMPTY, None)

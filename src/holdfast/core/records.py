@@ -71,7 +71,7 @@ class DiscreetState(Struct, eq=False):
 
 
 class Holder(Discreet, frozen=True, omit_defaults=True, gc=False):
-    """One grant. Whoever knows the token may renew, free or hand on this grant."""
+    """One grant. Each party that knows the token may renew, free or hand on this grant."""
 
     token: str
     fence: Fence
@@ -100,7 +100,7 @@ class Waiter(Discreet, frozen=True, omit_defaults=True, gc=False):
     expires_at: Natural
     beat: str
     limit: Positive | None = None
-    lease: Duration | None = None  # the ttl of its grant, if whoever frees the lock may write that
+    lease: Duration | None = None  # the ttl of its grant; None: it has to claim the lock itself
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         return [("owner", self.owner), ("mode", self.mode)]
@@ -126,8 +126,9 @@ class Happening(Struct, frozen=True, array_like=True, gc=False):
 
 
 def ended(holder: Holder, what: Ended, at: Micros, by: str = "", why: str = "") -> Happening:
-    """Returns what to remember of a grant that has ended: not before it began, although whoever
-    notices it may know the store's time better than the holder did, and so have an earlier one."""
+    """Returns what to remember of a grant that has ended. Never earlier than the grant began: the
+    party that notices the end may know the store's time better than the holder did, and so have an
+    earlier one."""
     at = max(at, holder.acquired_at)
     return Happening(what, at, holder.owner, holder.fence, holder.acquired_at, by, why)
 

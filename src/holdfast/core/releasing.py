@@ -17,8 +17,8 @@ from holdfast.errors import HoldfastError, Misconfigured, OutcomeUnknown, Unavai
 
 
 def history_steps(observations: Observations, key: str, view: View, by: Micros) -> Steps[History]:
-    """Returns what is remembered of a key on which nothing of ours was found. A store that runs
-    the rules shows no record with its verdict: it is asked once more, if it answers."""
+    """Returns the history of a key whose record has nothing of ours. A store that runs the rules
+    shows no record with its verdict, so it is asked once more. UNSET if it does not answer."""
     if not (observations.facts.scripted and observations.facts.history):
         return view.record.history
     try:

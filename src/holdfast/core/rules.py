@@ -5,8 +5,8 @@
 Rules:
 
  1. A party is a holder or a waiter. `dead` says which parties have run out; the dead
-    count as absent, and a claim that is written sweeps them out. Whatever takes a party out
-    wakes those in the queue whom that lets in, and nobody else in it.
+    count as absent, and a claim that is written sweeps them out. A write that takes a party out
+    wakes the waiters that it lets in, and no other waiter.
  2. A claim may sit beside the parties before it as this table says, and the parties
     before it are the live holders *and* the waiters ahead of it in the queue. So nobody
     overtakes the queue, whether they stand in it or not, and a stream of readers cannot
@@ -24,16 +24,16 @@ Rules:
     holder's, to pass the lock on inside of its process with a fence of its own each time.
  4. Only a live token renews, frees or offers. Freeing is by token alone.
  5. Renewing sets the expiry and never brings it closer: another party of a shared lease
-    may rely on the later one. It brings along who has the grant now, if it was passed on.
+    may rely on the later one. If the grant was passed on, a renewal writes down who has it now.
  6. Every command may be applied twice: the second time finds what the first one left
     (a token that holds, the token freed last) and gives the same answer. Only an eviction
     then finds nobody to evict: it names the grants that are to go, so nobody new does.
- 7. Whoever frees a lock may name an heir: the first in the queue, if it wants the lock alone and
-    has left word for how long. The write that frees the lock is its grant, and it only has to
-    look. Whether it is still there to look is for the one who names it to know; if it is not,
-    its ttl ends the grant, as any other. Its beat stays that of its place, by which it knows when
-    it wrote that; and the grant lasts at least as long as one that was written then. (The clock
-    of a release can be older: it is read before the record is.)
+ 7. The party that frees a lock may name an heir: the first in the queue, if that one wants the lock
+    alone and its place says for how long. The write that frees the lock is the heir's grant, and
+    the heir only has to look. The party that names the heir must know that it still waits; if it
+    does not, the ttl ends the grant, as any other. The grant has the beat of the heir's place, by
+    which the heir knows when it wrote that place; and the grant lasts at least as long as one that
+    was written then. (The clock of a release can be older: it is read before the record is.)
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ def next_fence(record: Record, stamp: Stamp) -> int:
 def fences(mode: Mode, record: Record, stamp: Stamp) -> tuple[int, int]:
     """Returns the first and the last number of a new grant, by rule 3.
 
-    Where the clock stands still for longer, or there is none, the range reaches beyond what it has
-    surely shown, but not beyond what it can show, nor beyond the largest fence: the last grants
-    have shorter ranges.
+    Where the clock stands still for longer, or there is none, the range reaches beyond the time
+    that the clock has surely shown, but not beyond what it can show, nor beyond the largest fence:
+    the last grants have shorter ranges.
     """
     last = next_fence(record, stamp)
     if mode != "exclusive":
@@ -163,8 +163,8 @@ def with_changed(parties: tuple[Any, ...], changed: Party) -> tuple[Any, ...]:
 def next_up(record: Record, dead: Dead) -> Wake:
     """Returns whom a freed place may let in: the first in the queue, and those who fit beside it.
 
-    Nobody, if they do not fit beside those who still hold: nobody else may pass them. If
-    somebody before them is dead and not yet known to be, their own timers tell them.
+    Nobody, if the first in the queue does not fit beside the holders: no other waiter may pass it.
+    If a party before it is dead and not yet known to be, the timer of the waiter tells it.
     """
     queue: tuple[Waiter, ...] = alive(record.queue, dead)
     if not queue:
@@ -289,7 +289,7 @@ def _renew(renew: Renew, record: Record, dead: Dead, stamp: Stamp) -> Decision:
 
 def passed_on(mine: Holder, lease: Holder | None) -> Holder:
     """Returns a grant as it is after it was passed on: with the fence, the owner and the note of
-    the latest lease. A renewal by somebody who knows of an earlier one only changes none of it."""
+    the latest lease. A renewal that only knows of an earlier lease changes none of these."""
     if lease is None or lease.fence <= mine.fence:
         return mine
     return replace(mine, fence=lease.fence, owner=lease.owner, note=lease.note)
@@ -310,11 +310,11 @@ def _free(free: Free, record: Record, dead: Dead, stamp: Stamp) -> Decision:
 
 def _bequeathed(heir: str, freed: Record, dead: Dead, stamp: Stamp) -> Record | None:
     """Returns a free record with the first in its queue as the holder, by rule 7; None if this is
-    not the heir, or cannot be granted the lock by somebody else."""
+    not the heir, or its place does not allow another party to grant it the lock."""
     first = freed.queue[0] if freed.queue else None
     if first is None or first.token != heir or first.mode != "exclusive":
         return None
-    # Whoever may have run out by now is not judged by an older clock either.
+    # A place that may have run out by now gets nothing, also if an older clock says that it lives.
     if first.lease is None or dead(first) or not stamp.clocked or stamp.at > first.expires_at:
         return None
     fence, last = fences("exclusive", freed, stamp)

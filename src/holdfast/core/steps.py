@@ -20,13 +20,14 @@ unchanged under threads, asyncio and the simulator. How they work:
     it may arrive after any later one, and the doubt stays (`commanded`).
  5. A key that others want too is amended, where the store can: it holds the record still while
     the rules look at it, so that no write of another client makes ours fail. What has no answer is
-    sent again, as to a store that runs the rules. Who only wants a place in the queue does not hold
-    a record still across a network: it would keep the one waiting who frees the lock.
+    sent again, as to a store that runs the rules. Across a network a claim that only
+    wants a place in the queue is swapped: if it held the record still, it would hold up the party
+    that frees the lock.
  6. An attempt knows by when its caller needs an answer (`Attempt.by`). All its requests carry
     that; between two conflicts the steps look at the clock.
  7. State is changed between yields only. An interrupt may end a generator at any
     instruction: the attempt remembers what may be in the store, and `undo_steps` takes
-    it out. Whoever runs steps with an attempt runs `undo_steps` if they do not succeed.
+    it out. A caller that runs steps with an attempt runs `undo_steps` if they do not succeed.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ LONGEST_PAUSE: Micros = 2 * SECOND
 # write lets in one, and the tries of the others slow down the one whose turn it is.
 CONFLICTS_AT_FULL_SPEED = 4
 SHORTEST_PAUSE: Micros = FIRST_PAUSE >> CONFLICTS_AT_FULL_SPEED
-# But not for long: until it has its place, others come before it who came later.
+# But not for long: as long as it has no place, those that come later may overtake it.
 LONGEST_PLACE_PAUSE: Micros = SECOND // 4
 # Refused writes of a record that does not change. Two that write at once may both be refused, but
 # not again and again.
@@ -168,14 +169,14 @@ def apply_steps(
 def _stands_in_line(observations: Observations, command: Command) -> bool:
     """Whether a command asks for a place in the queue, across a network. It is swapped also where
     others want the key: an amend may hold the record for two trips, and a crowd would line up for
-    the record, with whoever frees the lock behind it."""
+    the record, with the party that frees the lock behind it."""
     in_line = type(command) is Claim and command.queue
     return in_line and observations.facts.reach == "network"
 
 
 def _naming_heir(observations: Observations, command: Command, record: Record) -> Command:
-    """Whoever frees a lock names the first in the queue as its heir (rule 7 of `rules`), if that
-    one surely waits for it at this moment. Returns the command with that."""
+    """Returns a command that frees a lock together with its heir: the first in the queue, if that
+    one surely waits at this moment (rule 7 of `rules`). Returns any other command as it is."""
     if type(command) is not Free or not record.queue:
         return command
     first = record.queue[0]
@@ -252,7 +253,7 @@ def _swap_steps(
         except HoldfastError as trouble:
             attempt.touched, attempt.unsettled = touched_before, unsettled_before
             raise worst_known_outcome(trouble, attempt) from trouble.__cause__
-        attempt.unsettled = attempt.commanded  # what expects no version may still come
+        attempt.unsettled = attempt.commanded  # a command, which expects no version, may still come
         if isinstance(outcome, Swapped):
             view = View(outcome.now, now, got, new, outcome.version)
             observations.wrote(key, view)
@@ -267,7 +268,7 @@ def _swap_steps(
             raise not_written(key)
         view, proven = _view(observations, key, outcome.entry, now, got), True
         now = got
-        if unknown:  # it was presumed not to be there: that is no sign of others
+        if unknown:  # the record was presumed not to exist: the conflict is no sign of others
             observations.keys_are_new = unknown = False
             continue
         observations.contend(key)
@@ -287,9 +288,10 @@ def _swap_steps(
 
 
 def _look_again_steps(observations: Observations, attempt: Attempt) -> Steps[View]:
-    """Load the record of an attempt, and note in it what that tells about its last write. What
-    took long is loaded once more: after an outage, the next holder would wait for that time too
-    if this one died."""
+    """Load the record of an attempt, and note in the attempt what that tells about its last write.
+    If the answer took long, as after an outage, the record is loaded once more: the reading of the
+    clock is vague by that time, the lease would be granted for so much longer, and the next holder
+    would have to wait for it if this one died."""
     try:
         view = yield from look_steps(observations, attempt.key, attempt.by)
         if view.now is not None and view.vague(view.got, attempt.by):
@@ -310,9 +312,9 @@ def _unclocked_stamp_steps(observations: Observations, view: View, beat: str) ->
 def _pause_after_conflicts_steps(
     conflicts: int, verdict: Verdict, longest: Micros
 ) -> Steps[Micros]:
-    """Pause for a random time. For those who only want a place in the queue it doubles with each
-    conflict: so it follows how many compete for one, which has nothing to do with how many have
-    got theirs. Returns the own clock's time."""
+    """Pause for a random time. For a claim that only wants a place in the queue the longest pause
+    doubles with each conflict: conflicts show how many compete for a place, which does not depend
+    on how many have one already. Returns the own clock's time."""
     at_most = FIRST_PAUSE
     if type(verdict) is Blocked:
         at_most = min(SHORTEST_PAUSE << conflicts, LONGEST_PLACE_PAUSE)
@@ -394,8 +396,8 @@ class Amendment(Discreet, frozen=True, gc=False):
 def _one_trip_steps(
     attempt: Attempt, ask: Callable[[str, Micros], Ask[tuple[A, Micros]]], now: Micros
 ) -> Steps[tuple[A, Micros, Micros]]:
-    """Send a whole command, once more if the connection broke. Returns the answer, and when the
-    request left that it answers and when it came."""
+    """Send a whole command, once more if the connection broke. Returns the answer, when the request
+    that it answers was sent, and when the answer came."""
     cut_off = False
     while True:
         beat, attempt.next_beat = attempt.next_beat, ""

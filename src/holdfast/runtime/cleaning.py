@@ -1,17 +1,18 @@
 """Cleans up behind calls that were given up, in the background.
 
-A call that fails, or is interrupted, may have left a grant or a place in the queue. Whoever made
-the call waits only for a moment until that is taken out: the store may be what it failed by. What
-takes longer, a thread of the client does, in both faces, for a bounded time; after that the ttl
-frees what is left, and the log says so.
+A call that fails, or is interrupted, may have left a grant or a place in the queue. Its caller
+waits only for a moment until that is taken out, because the store may be the reason why the call
+failed. What takes longer is done by a thread of the client, in both faces, for a bounded time;
+after that the ttl frees what is left, and the log says so.
 
 A request whose answer nobody waited for may be carried out after the clean-up. So where that is
 possible, the clean-up is repeated once, a little later.
 
-Whoever closes the client waits for a moment for calls that are under way: they find it closed, and
-take out what they have got, for which they need the connections. But a call that waits for a lock
-learns that its client was closed when the connections are gone. So whoever closes it takes out what
-such calls have left: a place in the queue, to which a lock may be granted at any moment.
+The thread that closes the client waits for a moment for calls that are under way: they find the
+client closed, and take out what they have got, for which they need the connections. But a call that
+waits for a lock learns only when the connections are gone that its client was closed. So the
+closing thread takes out what such calls have left: a place in the queue, to which a lock may be
+granted at any moment.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Cleaning:
         self._again: list[Attempt] = []  # for a second time
         self._closed = threading.Event()
         # Calls that may get a lock or free one, from before they look whether the client is closed
-        # until they have left nothing; by what is theirs alone.
+        # until they have left nothing. Each is named by the id of its attempt.
         self.calls: set[int] = set()
         self._asleep: dict[str, str] = {}  # the keys of those that wait for a lock, by their tokens
 
@@ -100,7 +101,7 @@ class Cleaning:
         self._asleep[token] = key
 
     def wakes(self, token: str) -> None:
-        """It has waited, and goes on. What it leaves, it takes out itself."""
+        """The call goes on. What it leaves in the store, it takes out itself."""
         self._asleep.pop(token, None)
 
     def free_waiting(self, until: Micros) -> None:

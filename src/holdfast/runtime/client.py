@@ -45,8 +45,8 @@ class Client:
         self.observations = Observations(store.facts, store.awaits)
         self.process = os.getpid()
         self._unusable: type[HoldfastError] | None = None
-        self._cleans_until: Micros = 0  # what was begun is given back and cleaned up, once closed
-        # For the keeper, which works in threads in both faces, and for who cleans up.
+        self._cleans_until: Micros = 0  # until then a closed client gives back and cleans up
+        # For the keeper and for clean-ups, which work in threads in both faces.
         driver = Driver(
             store,
             self.observations,

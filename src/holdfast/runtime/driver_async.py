@@ -221,7 +221,8 @@ class Driver:
     async def _wait(self, asked: Wait) -> Found:
         cleaner, token = self._cleaner, asked.token
         if cleaner is not None and token != WATCHER:
-            cleaner.sleeps(asked.key, token)  # before the check: then whoever closes knows of it
+            # Before the check: a thread that closes the client after that knows of this call.
+            cleaner.sleeps(asked.key, token)
         try:
             self._check()
             found = await self._store.wait(asked.key, asked.version, token, asked.at_most)

@@ -70,8 +70,9 @@ class LeasesInUse:
             self.sinks.emit(events.Started(attempt.key, owner, mode, attempt.number, attempt.trace))
 
     def enter(self, call: object) -> None:
-        """A call begins that may get a lock: until `leave`, whoever closes the client waits for it
-        for a moment. Raises if it is closed already, which comes after: so one sees the other."""
+        """A call begins that may get a lock. Until it calls `leave`, a thread that closes the
+        client waits for it for a moment. Raises if the client is closed already: it looks after it
+        has registered the call, so that either the call or the closing thread sees the other."""
         self._calls.add(id(call))
         self._check_usable()
 
@@ -175,10 +176,10 @@ class LeasesInUse:
     # --- end --------------------------------------------------------------------------------
 
     def begin_release(self, hold: Hold) -> Attempt | None:
-        """End a hold. Returns the attempt that frees it in the store, which is to `leave`; None if
-        there is none."""
+        """End a hold. Returns the attempt that frees it in the store, or None if there is nothing
+        to free. The caller has the attempt `leave` when it has ended."""
         attempt = Attempt(hold.key, Free(hold.token), next_beat=NO_BEAT, touched=True)
-        # Before the hold ends: so whoever closes the client gives it back, or waits for us.
+        # Before the hold ends: a thread that closes the client gives the hold back or waits for us.
         self._calls.add(id(attempt))
         if not self.forked and self.keeper.end(hold, "released"):
             if hold.care.may_release:
@@ -209,8 +210,8 @@ class LeasesInUse:
             self._cohorts.move_on(hold.member)
 
     def abandon(self) -> None:
-        """Forget the callers of the parent process. Called in a forked child, in which nobody gives
-        back the mutex that another thread may have had."""
+        """Forget the callers of the parent process. Called in a forked child, where a mutex that
+        another thread had stays locked for ever."""
         self._cohorts = None
 
     def finish_release(self, hold: Hold, freed: bool, history: History) -> None:

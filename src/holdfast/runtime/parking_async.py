@@ -1,7 +1,8 @@
 """Parks a caller that stands in line inside of its process, until its turn may have come.
 
 No lost wake-up: the caller makes itself wakeable before it looks whether its turn has come or its
-client is closed, and whoever moves the turn or closes the client wakes the caller after that.
+client is closed. A thread that moves the turn or closes the client does so first, and then wakes
+the caller.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class ThreadedStore(AsyncStore):
     """Runs every call in a thread of its own pool, never on the event loop.
 
     A cancelled write goes on in its thread; the cancellation is passed on only when the
-    write has finished (or after a grace time), so that whoever undoes it comes after it.
+    write has finished (or after a grace time), so that its clean-up comes after it.
     """
 
     def __init__(self, store: Store) -> None:

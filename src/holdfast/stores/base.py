@@ -87,7 +87,7 @@ class Store(ABC):
 
     def awaits(self, token: str) -> bool:
         """Returns whether a call surely waits with this token at this moment, if that can be told
-        without a request: then it may be the heir of whoever frees the lock."""
+        without a request: then it may be named as the heir of a lock."""
         return False
 
     def swap_many(self, swaps: Sequence[Swap], by: Micros = NEVER) -> list[Outcome | Exception]:

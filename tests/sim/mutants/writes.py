@@ -17,7 +17,7 @@ from holdfast.core.observations import Observations, View
 from holdfast.core.records import NEVER, History, Record
 from holdfast.core.steps import Amendment, Answer
 from holdfast.errors import Busy, LeaseLost, OutcomeUnknown, Unavailable
-from holdfast.testing.sim import work
+from holdfast.testing.sim import calls
 from tests.sim.mutants.base import Patches, mutant, relay, wrap_apply
 
 
@@ -83,7 +83,7 @@ def _nothing_is_undone() -> Iterator[Patches]:
     def undo_steps(observations: Observations, attempts: Any, until: int) -> Steps[None]:
         yield from ()
 
-    yield patch.object(work, "undo_steps", undo_steps)
+    yield patch.object(calls, "undo_steps", undo_steps)
 
 
 def _overwriting(kind: type) -> Iterator[Patches]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
 from redis.exceptions import RedisError
@@ -23,11 +25,13 @@ from holdfast.errors import (
     StoreReadOnly,
     Unavailable,
 )
+from holdfast.stores.redis.errors import RIGHTS
 from holdfast.stores.registry import open_store
 from tests.engines.base import free_port
 from tests.engines.redis import ClusterNode, RedisReplica, RedisServer, client
 from tests.engines.shared import shared
 
+ROOT = Path(__file__).parents[3]
 CLAIM = Claim("t" * 32, "o", "exclusive", 60_000_000)
 
 
@@ -63,6 +67,13 @@ def face(request: pytest.FixtureRequest) -> str:
 
 
 # --- who may do what ------------------------------------------------------------------------
+
+
+def test_the_docs_give_the_rights_that_the_error_names() -> None:
+    """Who copies one or the other into an ACL gets all that is needed."""
+    page = (ROOT / "docs" / "stores" / "redis.md").read_text()
+    rule = page.partition("ACL SETUSER")[2].partition("```")[0]
+    assert set(re.findall(r"\+\S+", rule)) == set(RIGHTS.split())
 
 
 def test_wrong_password(victim: RedisServer, face: str) -> None:

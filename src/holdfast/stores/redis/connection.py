@@ -39,18 +39,20 @@ from holdfast.stores.redis import errors
 from holdfast.stores.redis.connect import Address, Settings, shown
 from holdfast.stores.spin import poll_of
 
-# So short a time-out can a connection be opened with; it keeps it.
+# A connection is opened with a time-out of at least this, and keeps it.
 SHORTEST_S = 0.25
-# So much later than it should a call may end. If the socket's own time-out is as near to that,
-# it does, and no look at the socket is needed, for which threads would wait for each other.
+# A call may end so much later than it should. If the socket's own time-out is as near as that,
+# it is good enough, and the socket need not be looked at first. (For such a look threads would
+# wait for each other.)
 NEAR_S = 0.1
-# So long a sender waits for who reads from the same connection by TLS. It reads what is there
-# already: if that takes longer, the server has stopped amid a reply.
+# A sender waits for so long until the thread that reads from the same TLS connection lets it.
+# That thread reads what is there already: if it takes longer, the server stopped amid a reply.
 MOST_TURN_S = 1.0
 
 
 class Connection:
-    """Whoever has taken it uses it alone."""
+    """One connection. The thread or task that has taken it uses it alone; only that of a listener
+    is read by one thread or task and written to by others."""
 
     def __init__(self, theirs: Any, where: str, timeout_s: float) -> None:
         self.where = where
@@ -142,7 +144,7 @@ class Connection:
         return reply
 
     def send(self, request: bytes) -> None:
-        """Send a request, and leave the replies to whoever reads."""
+        """Send a request, and leave the replies to the one that reads."""
         if self.is_closed:
             raise ConnectionResetError("the connection was closed")
         try:
@@ -151,7 +153,7 @@ class Connection:
             else:
                 self.theirs.send_packed_command([request], check_health=False)
         except (RedisError, OSError) as exc:
-            self.close()  # redis-py would open it again, and whoever reads would hear nothing
+            self.close()  # redis-py would open it again, and the reader would hear nothing
             raise ConnectionResetError(str(exc)) from exc
 
     def close(self) -> None:
@@ -219,7 +221,7 @@ class Connection:
         try:
             return (self,) if self.theirs.can_read(0) else ()
         except (RedisError, OSError):
-            return (self,)  # whoever reads will see why
+            return (self,)  # the read will show why
 
 
 def _wait_for(socket: Any, seconds: float) -> None:

@@ -48,7 +48,7 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
 # What a user needs, beside the keys and channels of the namespace.
 RIGHTS = (
     "+eval +evalsha +get +set +setrange +append +del +time +pttl +pexpire +zadd +zrem +zrangebylex "
-    "+zrangebyscore +publish +subscribe +unsubscribe +ping +select +client +info +scan"
+    "+zrangebyscore +publish +pubsub +subscribe +unsubscribe +ping +select +client +info +scan"
 )
 RIGHTS_FOR_MORE = (
     "with wait_replicas +wait, in a cluster +cluster|slots +asking, with Sentinel +role"

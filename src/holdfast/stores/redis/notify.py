@@ -27,10 +27,10 @@ from holdfast.stores.redis.resp import pack
 from holdfast.stores.waiting.handles import LastHeard, Notify, WaitHandle, WaitHandles
 from holdfast.stores.waiting.notices import read_notice
 
-# A channel that told so often of a lock for which nobody waits here is left.
+# After so many messages about a lock for which nobody waits here, its channel is left.
 UNHEARD = 8
-# So many channels are listened to at most, or as many as somebody waits for: locks come and go, and
-# of most that were ever waited for nothing more is heard.
+# A client listens to no more channels than this, unless its calls wait for more locks: locks come
+# and go, and of most that were ever waited for nothing more is heard.
 MOST_CHANNELS = 1000
 # So many channels are known by their names.
 REMEMBERED = 256
@@ -50,8 +50,9 @@ class _Channel:
 
 
 class Subscriptions:
-    """Who waits for what, and what the server was asked to tell. No I/O; safe for threads, but
-    one at a time adds or has heard, and sends what is to be sent before the next one does."""
+    """Which calls wait for what, and which channels the server was asked for. No I/O. Safe for
+    threads, but `add`, `heard` and `subscribe_anew` are called one at a time, and what one returns
+    is sent before the next is called."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
@@ -82,7 +83,7 @@ class Subscriptions:
         return self._request(b"SUBSCRIBE", keys) if keys else b""
 
     def heard(self, reply: Any) -> tuple[str | None, bytes]:
-        """The server said something: a lock to look at now, and what to send."""
+        """Take in what the server said. Returns a lock to look at now, if any, and what to send."""
         kind, name, what = reply[0], reply[1], reply[-1]
         if kind == b"message":
             return None, self._told(self._key(name), what)
@@ -92,7 +93,7 @@ class Subscriptions:
 
     def looked(self, key: str, version: Version) -> None:
         """This is the version that is there now: notify waiters that know another one, also if they
-        come later. What was told before the subscription nobody here has heard."""
+        come later. The messages from before the subscription were not heard."""
         with self._lock:
             channel = self._channels.get(key)
             if channel is not None and isinstance(version, int):
@@ -138,8 +139,8 @@ class Subscriptions:
         return self._request(b"UNSUBSCRIBE", [key])
 
     def _leave_some(self) -> bytes:
-        """Where there are too many channels, see to the oldest. Two for each new one, so that they
-        become fewer; one that is still needed counts as new."""
+        """Leave old channels, if there are too many. Looks at the two oldest for each new one, so
+        that they become fewer; one that is still needed counts as new from now on."""
         left = []
         for key in list(islice(self._channels, 2)) if len(self._channels) > MOST_CHANNELS else ():
             channel = self._channels.pop(key)
@@ -162,8 +163,8 @@ class Subscriptions:
 
 
 def _is_news(told: int, version: Version) -> bool:
-    """Whether somebody who knows this version may not know what is told. It may be old news:
-    nobody reads while nobody waits."""
+    """Whether a message tells of something newer than this version. It may be old: while nobody
+    waits, nobody reads the messages."""
     return not isinstance(version, int) or told > version
 
 

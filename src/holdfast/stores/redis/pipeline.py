@@ -77,7 +77,8 @@ class Pipeline(asyncio.Protocol):
     # --- asking -----------------------------------------------------------------------------
 
     def ask(self, data: bytes, count: int, by: Micros) -> Request:
-        """Send a request. Who is cancelled while it awaits the replies has to `settle` it."""
+        """Send a request. A caller that is cancelled while it awaits the replies has to `settle`
+        the request."""
         if self.broken is not None:
             raise errors.not_sent(self.broken, self.where) from self.broken
         loop, waiting = self._loop, self._waiting
@@ -98,7 +99,7 @@ class Pipeline(asyncio.Protocol):
         return request
 
     async def settle(self, request: Request) -> None:
-        """Who is cancelled goes only when its request was answered, so that nothing is written
+        """Wait until the request of a cancelled caller was answered, so that nothing is written
         later."""
         if not request.settled:
             request.future = self._loop.create_future()

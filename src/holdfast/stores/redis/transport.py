@@ -46,7 +46,7 @@ class Transport:
         self._main = ConnectionPool(self._find)
         self._only = self._main if topology.kind != "cluster" else None
         self._closed = False
-        self._answered: Address | None = None  # who has told us of the others last
+        self._answered: Address | None = None  # which server has told us of the others last
 
     # --- requests ---------------------------------------------------------------------------
 

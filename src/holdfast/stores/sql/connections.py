@@ -40,7 +40,7 @@ class OwnedConnection(PooledConnection):
     def __init__(self, arguments: dict[str, Any]) -> None:
         self._arguments = arguments
         self._cursor: Any = None
-        self.opened_at = 0.0  # set when it is open; until then it belongs to who opens it
+        self.opened_at = 0.0  # set when it is open; until then only the opener touches it
 
     def open(self) -> None:
         """Connect."""
@@ -126,8 +126,8 @@ def _psycopg_class() -> Any:
     from psycopg import Connection, waiting
 
     class InterruptedAtOnce(Connection[Any]):
-        """After an interrupt psycopg asks the server, for up to ten seconds, to end the statement
-        as well. Ours is closed then."""
+        """Lets an interrupt through at once. psycopg would ask the server first, for up to ten
+        seconds, to end the statement; ours ends with its connection, which is closed."""
 
         def wait(self, gen: Any, *args: Any, **limits: Any) -> Any:
             limits.setdefault("interval", 0.1)

@@ -45,7 +45,7 @@ class OwnedConnection(PooledConnection):
     def __init__(self, arguments: dict[str, Any]) -> None:
         self._arguments = arguments
         self._cursor: Any = None
-        self.opened_at = 0.0  # set when it is open; until then it belongs to who opens it
+        self.opened_at = 0.0  # set when it is open; until then only the opener touches it
         if ASYNC:
             self._loop = asyncio.get_running_loop()
 
@@ -78,7 +78,7 @@ class OwnedConnection(PooledConnection):
 
         def hang_up(self, *, in_use: bool) -> None:
             """Close it from any thread, whether its event loop runs, stands still or is closed. If
-            it is in use on a loop that runs, break it: whoever uses it closes it then."""
+            it is in use on a loop that runs, break it: the task that uses it closes it then."""
             is_running = self._loop.is_running()
             end = self.break_off if in_use and is_running else self.terminate
             if is_running and self._loop is not _running_loop():
@@ -157,8 +157,8 @@ def _psycopg_class() -> Any:
     from psycopg import AsyncConnection, waiting
 
     class InterruptedAtOnce(AsyncConnection[Any]):
-        """After an interrupt psycopg asks the server, for up to ten seconds, to end the statement
-        as well. Ours is closed then."""
+        """Lets an interrupt through at once. psycopg would ask the server first, for up to ten
+        seconds, to end the statement; ours ends with its connection, which is closed."""
 
         async def wait(self, gen: Any, *args: Any, **limits: Any) -> Any:
             limits.setdefault("interval", 0.1)

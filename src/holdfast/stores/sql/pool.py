@@ -16,7 +16,7 @@ from holdfast.stores.sql.errors import PoolIsEmpty
 
 # A connection that is older than this is replaced: something on the way may have cut it.
 RECYCLE_S = 1800
-# Whoever waits for a connection looks this often by itself: the one that was told of it may have
+# A call that waits for a connection looks this often by itself: the call that was notified may have
 # been interrupted.
 LOOK_AGAIN_S = 1.0
 
@@ -57,8 +57,8 @@ class OwnedPool:
         return None
 
     def _is_awaited(self) -> bool:
-        """Whether those who wait are to have all that are idle. Otherwise a thread that comes back
-        at once has its connection again before they are awake, for as long as it likes."""
+        """Whether all idle connections are for the calls that wait. Otherwise a thread that comes
+        back at once would get its connection again before they are awake, time after time."""
         waiting = self._waiting
         return bool(waiting) and len(waiting) >= len(self._idle)
 
@@ -100,7 +100,7 @@ class OwnedPool:
                 raise shortage
             comes_later = self._is_awaited()
             try:
-                # Before the look: whoever gives a connection back after it notifies.
+                # Before the look: a call that gives a connection back after the look notifies us.
                 self._waiting.add(me)
                 while not self._closed:
                     if not comes_later and (connection := self._pop()) is not None:

@@ -201,7 +201,7 @@ class Dialect(ABC):
         return None
 
     def amend_held_queries(self, key: str, change: Change) -> Queries[Amended]:
-        """The same in one transaction, on one connection: others who want to write the record wait
+        """Amend in one transaction, on one connection: others who want to write the record wait
         meanwhile. A record that is not there yet cannot be held; if another one creates it at the
         same time, the two meet in `insert`, and one looks again."""
         while True:

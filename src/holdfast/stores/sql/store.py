@@ -129,8 +129,8 @@ class SQLStore(_Base):
         return cls(small, url=connect.plain(engine.url), async_engine=engine)
 
     # --- records ----------------------------------------------------------------------------
-    # A cancelled call goes on for a moment, so that whoever undoes it comes after, and so that a
-    # write which was done all the same wakes those whom it lets in.
+    # A cancelled call goes on for a moment. So its clean-up comes after it, and a write that was
+    # done all the same wakes those whom it lets in.
 
     def load(self, key: str, by: Micros = NEVER) -> Entry:
         """One SELECT."""
@@ -150,7 +150,7 @@ class SQLStore(_Base):
 
     def _swap(self, swap: Swap, by: Micros) -> Outcome:
         outcome = self._ready_and_run(self.dialect.swap_queries(swap), by)
-        if swap.wake:  # whoever waits on this machine need not wait for the next look
+        if swap.wake:  # calls that wait on this machine need not wait for the next look
             written = swap.record if isinstance(outcome, Swapped) else None
             self.poller.notify(swap.key, swap.wake, written)
         return outcome
@@ -220,7 +220,8 @@ class SQLStore(_Base):
         return brought or handle.found
 
     def awaits(self, token: str) -> bool:
-        """Whoever waits on this machine has a socket, until it ends or its process does."""
+        """Whether a call waits with this token on this machine. It has a socket until it ends,
+        or its process does."""
         return waits_here(token)
 
     def _poll(self, keys: Sequence[str]) -> dict[str, PollResult]:
@@ -253,7 +254,8 @@ class SQLStore(_Base):
         return self.transport.run(ddl_queries(self.dialect))
 
     def to_async(self) -> Any:
-        """Returns a native one where there are asyncio connections; else one over threads."""
+        """Returns the asyncio store: a native one where there are asyncio connections, else one
+        over threads."""
         if not self.facts.native_async:
             return super().to_async()
         from holdfast.stores.sql import asyncio_store

@@ -101,7 +101,7 @@ def _is_up(handle: WaitHandle, found: Entry | None) -> bool:
     return handle.token in next_up(found.record, nobody)
 
 
-# At most so many calls load a record and then register around the same notification.
+# No more calls than this can load a record before a notification and register after it.
 MOST_LATE = 100
 
 

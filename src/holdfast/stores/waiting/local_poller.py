@@ -1,11 +1,11 @@
 """Notifies waiting calls on stores that all their users reach on one machine, in one thread.
 
-1. Whoever lets a call in wakes it (see `local_wakeups`). It tries again at once, unless the wake-up
-   has brought the grant.
+1. The process whose write lets a call in wakes that call (see `local_wakeups`). The call tries
+   again at once, unless the wake-up has brought the grant.
 2. Wake-ups can fail, so the thread also polls: right after a call has begun to wait, soon after a
-   change, and then ever more rarely. A call that others in the queue are ahead of is polled for
-   more rarely still, the further back the more rarely: they come first. So a process that was
-   seen to be behind is not polled for right away when its next wait begins.
+   change, and then ever more rarely. A call with others ahead in the queue is polled for still
+   more rarely, the further back the more rarely. When it waits again, its key is not polled right
+   away.
 3. A poll that shows a lock which this call cannot have yet notifies nobody.
 """
 
@@ -88,7 +88,7 @@ class _Schedule:
         return self.at <= now + max(self._intervals.fastest_s, NEARLY * self.interval)
 
     def looked(self, now: float, seen: PollResult | None, places_ahead: int) -> None:
-        """It was polled: plan the next time."""
+        """The key was polled: plan the next time."""
         turn = None if seen is None else seen.turn
         changed, self.turn = turn != self.turn, turn
         slower_s = min(self.interval * SLOWING, self._intervals.slowest_s)
@@ -203,7 +203,7 @@ class LocalPoller:
     # --- the thread -------------------------------------------------------------------------
 
     def _run(self) -> None:
-        # The thread says by itself that it runs: a signal handler may raise in whoever starts it.
+        # The thread says by itself that it runs: a signal handler may raise in its starter.
         with self._lock:
             if self._running:
                 return
@@ -233,7 +233,7 @@ class LocalPoller:
                 self._look(self._due(keys, now), now)
             elif now - wanted_at > LINGER_S and self._stop():
                 return
-            # Also for keys that nobody waits for just now: whoever is behind others does not
+            # Also for keys that nobody waits for just now: a call that is behind others does not
             # interrupt this thread when it waits again.
             planned = (
                 one.at for key, one in self._schedules.items() if key in keys or one.at > now
@@ -275,7 +275,7 @@ class LocalPoller:
     def _look(self, keys: list[str], now: float) -> None:
         if not keys:
             return
-        # Who begins to wait during the look may know more than it shows.
+        # A call that begins to wait during the look is left out: it may know more than that shows.
         waiting = {key: self.handles.handles(key) for key in keys}
         with self._looking:
             results = self._looker.look(keys)
@@ -317,7 +317,8 @@ class LocalStore(PollingStore):
     _poller: LocalPoller
 
     def awaits(self, token: str) -> bool:
-        """Whoever waits on this machine has a socket, until it ends or its process does."""
+        """Whether a call waits with this token on this machine. It has a socket until it ends, or
+        its process does."""
         return waits_here(token)
 
     def wait(self, key: str, version: Version, token: str, at_most: Micros) -> Found:

@@ -1,11 +1,12 @@
 """Wakes calls that wait in other processes of this machine, at no cost while they wait.
 
-1. A waiting call has a datagram socket. Its name is a digest of the call's token, so whoever frees
-   the lock can compute it from the record's queue, and nobody can compute the token from it.
+1. A waiting call has a datagram socket. Its name is a digest of the call's token, so the party that
+   frees the lock can compute the name from the record's queue, and nobody can compute the token
+   from the name.
 2. The name is an *abstract* one of Linux: there is no file, and it is gone with its process.
-3. To whom a release has granted the lock the wake-up brings a notice of that (see `notices`). Any
-   other is only a reason to look. Anybody on the machine can send one, and it may get lost.
-4. Where it cannot work, polling finds the change: on other systems, from another network
+3. If the release was the grant of that call, the wake-up brings a notice of it (see `notices`). Any
+   other wake-up is only a reason to look. Anybody on the machine can send one, and it may get lost.
+4. Where wake-ups cannot work, polling finds the change: on other systems, from another network
    namespace, in a process that has no descriptor left or many calls that wait.
 """
 
@@ -28,7 +29,7 @@ from holdfast.stores.waiting.notices import LONGEST, notice_of, read_notice
 
 # So many calls of one store have a socket; the others are polled for.
 MOST_SOCKETS = 64
-# So many wake-ups are read at a time: who sends them without end must not keep us from looking.
+# So many wake-ups are read at a time: a sender without end must not keep us from looking.
 MOST_READ = 16
 _LOOK = b"1"
 
@@ -123,7 +124,7 @@ class Inbox:
         """Let others wake this call."""
 
     def forget(self, handle: WaitHandle) -> None:
-        """End that."""
+        """Let nobody wake this call any more."""
 
     def wait(self, seconds: float) -> list[WaitHandle]:
         """Wait for a time, or until there is something. Returns the calls that were woken."""
@@ -148,11 +149,11 @@ class LinuxInbox(Inbox):
         self._handles: dict[int, WaitHandle] = {}
         self._epoll = select.epoll()
         try:
-            self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+            self._interrupt_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         except OSError:
             self._epoll.close()
             raise
-        self._epoll.register(self._bell, select.EPOLLIN)
+        self._epoll.register(self._interrupt_fd, select.EPOLLIN)
         _inboxes.add(self)
 
     def open(self, handle: WaitHandle) -> None:
@@ -181,7 +182,7 @@ class LinuxInbox(Inbox):
     def _take(self, fd: int) -> WaitHandle | None:
         """Empty what has something in it. Returns whose it is; None if it is nobody's by now."""
         handle = self._handles.get(fd)
-        if fd == self._bell:
+        if fd == self._interrupt_fd:
             with suppress(BlockingIOError):
                 os.eventfd_read(fd)
         elif handle is not None:
@@ -192,7 +193,7 @@ class LinuxInbox(Inbox):
     def interrupt(self) -> None:
         """Make `wait` return."""
         with self._lock, suppress(OSError):  # it was closed meanwhile
-            os.eventfd_write(self._bell, 1)
+            os.eventfd_write(self._interrupt_fd, 1)
 
     def close(self) -> None:
         """Close all sockets."""
@@ -203,7 +204,7 @@ class LinuxInbox(Inbox):
             self._handles.clear()
             if not self._epoll.closed:
                 self._epoll.close()
-                os.close(self._bell)
+                os.close(self._interrupt_fd)
 
 
 _inboxes: weakref.WeakSet[LinuxInbox] = weakref.WeakSet()

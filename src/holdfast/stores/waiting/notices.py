@@ -1,4 +1,4 @@
-"""Wake-ups that bring the grant along: whoever frees a lock tells its heir what it has written.
+"""Wake-ups that bring the grant along: the party that frees a lock tells its heir what it wrote.
 
     BEAT FENCE LAST AT EXPIRES_AT CONTENDED PROOF
 
@@ -7,7 +7,7 @@ that it comes from the record: PROOF is a digest of the text before it, between 
 heir's token. The token stands in the record and in the memory of the one who waits, and nowhere
 else. What proves nothing is a wake-up like any other, a reason to look.
 
-Whoever makes one has surely written the record that it tells of. Redis makes them in a script
+A notice is made only of a record that was surely written. Redis makes notices in a script
 (`heir_at` in `scripts/heirs.lua`), others in `notice_of`.
 """
 
@@ -24,7 +24,7 @@ _FLAGS = {b"0": False, b"1": True}
 
 
 def inherited_by(record: Record, token: str) -> Inherited | None:
-    """Returns what a write tells somebody whom it wakes; None, if it does not grant it the lock."""
+    """Returns what a write tells a waiter that it wakes; None if it does not grant it the lock."""
     mine = find(record.holders, token)
     if mine is None:
         return None
@@ -45,7 +45,7 @@ def notice_of(record: Record, token: str) -> bytes:
 
 
 def proof_of(token: bytes, text: bytes) -> bytes:
-    """Returns what only somebody who knows the token can say of this text."""
+    """Returns what only a party that knows the token can say of this text."""
     from hashlib import sha1  # brings all of OpenSSL: not for programs that never wait
 
     return sha1(token + text + token, usedforsecurity=False).hexdigest().encode()

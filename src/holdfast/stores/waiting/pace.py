@@ -1,10 +1,10 @@
 """How often a store is polled on behalf of a waiting call.
 
 Each pause is a part of the time that the call has waited already: short waits end soon, and long
-waits cost little. It hardly grows within the first second, so that whoever has waited for longer
-looks nearly as often as whoever has just come. (If it grew fast, those who have waited longest
-would look most rarely, and would hardly ever be the first to see a free lock.) A store that takes
-long to answer has much to do, and is polled more rarely.
+waits cost little. The pause hardly grows within the first second, so that a call that has waited
+for longer looks nearly as often as one that has just come. (If it grew fast, those who have waited
+longest would look most rarely, and would hardly ever be the first to see a free lock.) A store that
+takes long to answer has much to do, and is polled more rarely.
 """
 
 from __future__ import annotations

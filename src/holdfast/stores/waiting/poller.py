@@ -43,12 +43,12 @@ class Schedule:
         self.speed_up(now)
 
     def speed_up(self, now: float) -> None:
-        """Something happened here: poll again soon."""
+        """Something happened to the key: poll again soon."""
         self._since = now
         self.slow_down(now)
 
     def slow_down(self, now: float, took_s: float = 0.0) -> None:
-        """It was polled, and the answer took so long: wait a little longer before the next time."""
+        """The key was polled, and the answer took so long: pause a little longer from now on."""
         self.interval = pause_s(now - self._since, took_s, self._longest_s)
         self.at = now + self.interval
 
@@ -78,7 +78,7 @@ class Poller:
             schedule = self._schedules.setdefault(handle.key, new)
             schedule.wanted_at = now
             if schedule.at <= now:
-                schedule.slow_down(now)  # whoever begins to wait has just looked
+                schedule.slow_down(now)  # a call that begins to wait has just looked
             if not self._running:
                 started(self._run, "holdfast-poll")
             self._changed.notify()
@@ -97,7 +97,7 @@ class Poller:
     # --- the thread -------------------------------------------------------------------------
 
     def _run(self) -> None:
-        # The thread says by itself that it runs: a signal handler may raise in whoever starts it.
+        # The thread says by itself that it runs: a signal handler may raise in its starter.
         with self._changed:
             if self._running:
                 return

@@ -24,6 +24,7 @@ from holdfast.core.holds import Care
 from holdfast.core.records import SECOND, Mode
 from holdfast.errors import OutcomeUnknown, Unavailable
 from holdfast.testing.sim import timeline
+from holdfast.testing.sim.calls import claim, enter, release
 from holdfast.testing.sim.checker import Checker, Violation
 from holdfast.testing.sim.checks.deadlines import Deadlines
 from holdfast.testing.sim.checks.fences import Fences
@@ -38,7 +39,6 @@ from holdfast.testing.sim.network import Network
 from holdfast.testing.sim.ops import Op
 from holdfast.testing.sim.plan import Options, make_plan
 from holdfast.testing.sim.process import Interrupted, Process, Script
-from holdfast.testing.sim.work import claim, enter, release
 from holdfast.testing.sim.world import World
 
 TTL = SECOND

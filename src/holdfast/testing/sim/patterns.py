@@ -28,7 +28,7 @@ from holdfast.core.records import SECOND, Micros
 from holdfast.core.wait_until_free import wait_until_free_steps
 from holdfast.core.waiting import BoundedWait
 from holdfast.errors import Busy, HoldfastError, LeaseLost
-from holdfast.testing.sim import work
+from holdfast.testing.sim import calls
 from holdfast.testing.sim.checker import Violation
 from holdfast.testing.sim.ledger import Belief, Goal
 from holdfast.testing.sim.ops import Op
@@ -83,7 +83,7 @@ class _Caller:
             raised = trouble
         belief, self.belief = self.belief, None
         if belief is not None:
-            yield from work.release(self.client, self.op, belief)
+            yield from calls.release(self.client, self.op, belief)
         return raised
 
     def begin_call(self, timeout: Micros | None) -> None:
@@ -96,10 +96,10 @@ class _Caller:
         """A call of `acquire`: the lease, or what it raises."""
         self.begin_call(timeout)
         client, op = self.client, self.op
-        attempt = work.claim(op, self.key, self.ttl, "exclusive", None)
+        attempt = calls.claim(op, self.key, self.ttl, "exclusive", None)
         terms = Terms(timeout, fair, PATIENCE)
         steps = acquire_steps(client.observations, attempt, terms, client.now())
-        self.belief = yield from work.enter(client, op, attempt, steps)
+        self.belief = yield from calls.enter(client, op, attempt, steps)
         if self.belief is None:
             assert op.outcome is not None
             raise op.outcome
@@ -201,7 +201,7 @@ class Candidate(_Caller):
 
     def _resign(self, asked: Resign) -> Script[None]:
         self.belief = None
-        yield from work.release(self.client, self.op, asked.lease)
+        yield from calls.release(self.client, self.op, asked.lease)
 
 
 def must_end(belief: Belief) -> bool:

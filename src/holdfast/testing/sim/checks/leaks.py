@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from holdfast.core import rules
 from holdfast.core.acquiring import Terms, acquire_steps
+from holdfast.testing.sim.calls import claim, enter
 from holdfast.testing.sim.checker import Checker
 from holdfast.testing.sim.checks.progress import bound
 from holdfast.testing.sim.clocks import stream
 from holdfast.testing.sim.ops import Op
 from holdfast.testing.sim.process import Process, Script
-from holdfast.testing.sim.work import claim, enter
 
 _PROBE = 41
 
