@@ -149,8 +149,10 @@ FELT = (
     (f"{PROCESSES}: longest wait, ms", "contended", WORST_WAIT),
     (f"{PROCESSES}, 0.5 ms away, locks a second", "near-contended", PER_S),
     (f"{PROCESSES}, 5 ms away, locks a second", "far-contended", PER_S),
+    (f"{PROCESSES}, each on a machine of its own, locks a second", "apart", PER_S),
     ("hand-over to a waiting process, ms", "handover", Column("latency_ms", "", digits=1)),
     (f"100 processes {OF_50}", "waiting", PER_S),
+    (f"100 processes, each on a machine of its own, {OF_50}", "waiting-apart", PER_S),
     (f"300 threads of one process {OF_50}", "waiting-threads", PER_S),
 )  # fmt: skip
 

@@ -6,7 +6,8 @@ Each takes the lock, sleeps for the hold and frees it, again and again. Then: ho
 second there were (1 s / hold would be ideal), how many got none at all, the longest wait as a
 multiple of the fair one (everybody else's hold), the largest share, and the processor time a lock.
 Without a URL it is an SQLite file; `--store NAME` starts a server as the benchmarks do. With
-`--idle` nobody frees the lock: what a process costs that only waits.
+`--idle` nobody frees the lock: what a process costs that only waits. With `--apart` no process can
+wake another because they are on one machine.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import holdfast
+from benchmarks.apart import be_apart
 from benchmarks.sites import SITES
 from holdfast import Locks
 
@@ -43,6 +45,7 @@ class Crowd(NamedTuple):
     hold_ms: float = 20.0
     rest_ms: float = 0.0
     idle: bool = False
+    apart: bool = False
 
 
 class Report(NamedTuple):
@@ -108,6 +111,8 @@ def work(args: argparse.Namespace) -> list[Report]:
 def take_part(locks: Locks, crowd: Crowd, ends_at: float) -> list[Report]:
     """Take turns in one thread or many. The processor time is the process's."""
     reports: list[Report] = []
+    if crowd.apart:
+        be_apart()
     begun = time.process_time()
 
     def run() -> None:
@@ -129,6 +134,7 @@ def run_crowd(url: str, crowd: Crowd) -> Result:
     """Start the crowd, and put together what its processes say."""
     command = [sys.executable, "-m", "tests.crowd", url, "--worker", f"--threads={crowd.threads}"]
     command += [f"--hold-ms={crowd.hold_ms}", f"--rest-ms={crowd.rest_ms}"]
+    command += ["--apart"] if crowd.apart else []
     with prepared(url, crowd):
         outputs = _outputs(command, crowd.processes, crowd.seconds)
     reports = [Report(*one) for output in outputs for one in json.loads(output)]
@@ -192,6 +198,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--hold-ms", type=float, default=20)
     parser.add_argument("--rest-ms", type=float, default=0, help="between two turns")
     parser.add_argument("--idle", action="store_true")
+    parser.add_argument("--apart", action="store_true")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
     if args.worker:

@@ -32,8 +32,8 @@ from tests.engines.redis import RedisServer
 DISTANT = {name for name in WORKLOADS if name.startswith(("near", "far"))}
 LEFT_OUT = {
     "memory": {
-        *(*DISTANT, "contended", "waiting", "waiting-threads", "idle", "long-queue"),
-        *("crowd", "handover", "readers", "requests", "start"),
+        *(*DISTANT, "contended", "apart", "waiting", "waiting-apart", "waiting-threads", "idle"),
+        *("long-queue", "crowd", "handover", "readers", "requests", "start"),
     },
     "sqlite": {*DISTANT, "long-queue", "crowd", "import"},
 }

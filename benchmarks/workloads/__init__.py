@@ -1,7 +1,7 @@
 """What is measured. A new one goes into this table."""
 
 from benchmarks.harness import Workload
-from benchmarks.workloads.contended import Contended
+from benchmarks.workloads.contended import Apart, Contended
 from benchmarks.workloads.crowd import HerdDamper
 from benchmarks.workloads.distant import (
     FarContended,
@@ -24,7 +24,7 @@ from benchmarks.workloads.readers import Readers
 from benchmarks.workloads.requests import Requests
 from benchmarks.workloads.starting import Starting
 from benchmarks.workloads.together import TasksTogether, ThreadsTogether
-from benchmarks.workloads.waiting import Idle, Waiting, WaitingThreads
+from benchmarks.workloads.waiting import Idle, Waiting, WaitingApart, WaitingThreads
 
 WORKLOADS: dict[str, Workload] = {
     workload.name: workload
@@ -32,8 +32,8 @@ WORKLOADS: dict[str, Workload] = {
         WarmPair(), NearPair(), FarPair(), ColdPair(), Threads(), Coroutines(),
         ThreadsTogether(), NearThreadsTogether(), FarThreadsTogether(),
         TasksTogether(), NearTasksTogether(), FarTasksTogether(),
-        Contended(), NearContended(), FarContended(), HandOver(),
-        Waiting(), WaitingThreads(), Idle(), LongQueue(), Readers(), Kept(),
+        Contended(), NearContended(), FarContended(), Apart(), HandOver(),
+        Waiting(), WaitingApart(), WaitingThreads(), Idle(), LongQueue(), Readers(), Kept(),
         Listing(), Requests(), HerdDamper(), Importing(), Starting(),
     )
 }  # fmt: skip

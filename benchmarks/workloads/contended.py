@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from benchmarks.apart import STORES, be_apart
 from benchmarks.crew import together, warm_crew
 from benchmarks.harness import Column, Figures, Scale, Turn, Workload
-from benchmarks.peers import Peer
+from benchmarks.peers import Contestant, Peer
 from benchmarks.peers.base import Entrant
-from benchmarks.sites import EMULATED
+from benchmarks.sites import EMULATED, Place
 
 CONTENDERS = 8
 WORK_S = 0.001
@@ -31,7 +32,7 @@ class Contended(Workload):
         'the others sleep. "Held by two" is how often a process got the lock while another one had '
         "it. The requests were counted in a run of their own, below."
     )
-    columns = (
+    columns: tuple[Column, ...] = (
         Column("per_s", "locks a second", "more", digits=0),
         Column("share", "largest share ÷ median"),
         Column("longest_ms", "longest wait, ms", stat="worst", digits=0),
@@ -64,10 +65,43 @@ class Contended(Workload):
             key, seconds = f"contended/{size}", scale.long_turn_s
             if size != CONTENDERS:
                 seconds *= 0.6  # for a picture, not for the table
-            with warm_crew(entrant, size, contend, key) as workers:
-                return figures(together(workers, contend, key, seconds), seconds)
+            with warm_crew(entrant, size, self.contend, key) as workers:
+                return figures(together(workers, self.contend, key, seconds), seconds)
 
         yield turn
+
+    @property
+    def contend(self) -> Callable[..., Report]:
+        """What each process does."""
+        return contend
+
+
+class Apart(Contended):
+    """The same where no wake-up that stays on one machine arrives."""
+
+    name = "apart"
+    title = f"{CONTENDERS} processes, one key, each on a machine of its own"
+    about = (
+        "As above, but no process can wake another by what they have in common because they are on "
+        "one machine; the network is as fast. Most users have several machines, or containers with "
+        "a network of their own each. It makes no difference to the other libraries, and none to "
+        "stores that are not here."
+    )
+    columns = tuple(column for column in Contended.columns if not column.of)
+    quick = False
+
+    def fits(self, place: Place) -> bool:
+        return super().fits(place) and place.store in STORES
+
+    def takes(self, contestant: type[Contestant]) -> bool:
+        return super().takes(contestant) and contestant.kind == "ours"
+
+    def sizes(self, scale: Scale, store: str) -> tuple[int, ...]:
+        return (min(CONTENDERS, max(scale.contenders)),)
+
+    @property
+    def contend(self) -> Callable[..., Report]:
+        return contend_apart
 
 
 class Report(NamedTuple):
@@ -93,6 +127,12 @@ def contend(peer: Peer, starts_at: float, key: str, seconds: float) -> Report:
         longest = max(longest, since - asked)
         time.sleep(WORK_S)
     return Report(got, held, longest, time.process_time() - cpu)
+
+
+def contend_apart(peer: Peer, starts_at: float, key: str, seconds: float) -> Report:
+    """The same in a process that nobody on this machine can wake."""
+    be_apart()
+    return contend(peer, starts_at, key, seconds)
 
 
 def figures(reports: list[Report], seconds: float) -> Figures:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from benchmarks.apart import STORES
 from benchmarks.crew import crew, locks_of, together
 from benchmarks.harness import Column, Figures, Scale, Turn, Workload
 from benchmarks.peers import Contestant, Peer
@@ -91,6 +92,23 @@ class Waiting(_Crowd):
 
     def crowd(self, size: int, scale: Scale) -> Crowd:
         return Crowd(size, seconds=scale.crowd_s, hold_ms=HOLD_MS)
+
+
+class WaitingApart(Waiting):
+    """The same where no wake-up that stays on one machine arrives."""
+
+    name = "waiting-apart"
+    title = "A crowd of processes, one key, each on a machine of its own"
+    about = (
+        "As above, but no process can wake another by what they have in common because they "
+        "are on one machine."
+    )
+
+    def fits(self, place: Place) -> bool:
+        return super().fits(place) and place.store in STORES
+
+    def crowd(self, size: int, scale: Scale) -> Crowd:
+        return super().crowd(size, scale)._replace(apart=True)
 
 
 class WaitingThreads(Waiting):

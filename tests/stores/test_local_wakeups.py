@@ -19,7 +19,7 @@ from holdfast.core.contract import Entry, exactly
 from holdfast.core.records import Holder, Record, Waiter
 from holdfast.stores.waiting import local_poller, local_wakeups
 from holdfast.stores.waiting.handles import PollResult, WaitHandle, poll_result
-from holdfast.stores.waiting.local_poller import Intervals, LocalPoller, places_ahead
+from holdfast.stores.waiting.local_poller import Intervals, LocalPoller, _Schedule, tokens_ahead
 from holdfast.stores.waiting.local_wakeups import (
     MOST_READ,
     MOST_SOCKETS,
@@ -410,12 +410,98 @@ def seen(*tokens: str) -> PollResult:
 
 
 @pytest.mark.parametrize(
-    ("waiting", "ahead"), [("a", 0), ("c", 2), ("cb", 1), ("x", 0), ("cx", 0), ("", 0)]
+    ("waiting", "ahead"), [("a", ""), ("c", "ab"), ("cb", "a"), ("x", ""), ("cx", ""), ("", "")]
 )
-def test_places_ahead(waiting: str, ahead: int) -> None:
+def test_who_is_ahead(waiting: str, ahead: str) -> None:
     """Of the first of these calls; whoever has no place may be let in by any release."""
-    assert places_ahead([handle(token) for token in waiting], seen(*"abc")) == ahead
-    assert places_ahead([handle(token) for token in waiting], None) == 0
+    handles = [handle(token) for token in waiting]
+    assert "".join(tokens_ahead(handles, seen(*"abc"))) == ahead
+    assert tokens_ahead(handles, None) == ()
+
+
+# --- those behind others, where no wake-up arrives --------------------------------------------
+
+SQL = Intervals(first_s=0.004, fastest_s=0.005, slowest_s=1.0, a_place_s=0.25, slowing=1.1)
+
+
+class Crowd:
+    """Processes that want one lock, each on a machine of its own, in virtual time. Who has waited
+    for longest gets it at the first look after it is free."""
+
+    hold_s, trip_s = 0.001, 0.002
+
+    def __init__(self, size: int) -> None:
+        self.now, self.free_at, self.looks = 0.0, 0.0, 0
+        self.got: list[float] = []
+        self.queue = [_Schedule(0.0, SQL) for _ in range(size)]
+
+    def run(self, until_s: float) -> None:
+        """Let each look when it is due."""
+        while self.now < until_s:
+            schedule = min(self.queue, key=lambda one: one.at)
+            self.now = max(self.now, schedule.at)
+            self._look(schedule)
+
+    def _look(self, schedule: _Schedule) -> None:
+        self.looks += 1
+        ahead = self.queue.index(schedule)
+        if ahead == 0 and self.now >= self.free_at:
+            self.got.append(self.now)
+            self.free_at = self.now + self.trip_s + self.hold_s
+            self.queue.append(self.queue.pop(0))  # and wants it again
+            schedule.looked(self.now, None, ())
+            schedule.at = self.free_at + self.trip_s
+            return
+        schedule.looked(self.now, PollResult(turn=len(self.got)), [f"{n}" for n in range(ahead)])
+
+    def per_second(self, since_s: float) -> float:
+        """How many locks a second there were in the time after that."""
+        return sum(at >= since_s for at in self.got) / (self.now - since_s)
+
+
+@pytest.mark.parametrize("size", [2, 8, 50])
+def test_a_crowd_of_many_machines_is_served_in_order(size: int) -> None:
+    """Nobody is woken, and yet nearly everybody learns in time that it is the first."""
+    crowd = Crowd(size)
+    crowd.run(20.0)
+    assert crowd.per_second(10.0) > 60  # of some 110; it was 3 where each place cost 0.25 s
+    assert crowd.looks / len(crowd.got) < 30
+
+
+def test_one_that_comes_late_does_not_slow_the_others_down() -> None:
+    """After it has had the lock for three seconds they are as fast as before."""
+    crowd = Crowd(8)
+    crowd.run(10.0)
+    before = crowd.per_second(8.0)
+    crowd.free_at = crowd.now + 3.0
+    crowd.run(crowd.free_at + 1.0)
+    since = crowd.now
+    crowd.run(since + 2.0)
+    assert crowd.per_second(since) > 0.8 * before
+
+
+def test_whoever_is_woken_by_the_one_ahead_looks_rarely() -> None:
+    """It waits on the same machine: a place is worth a quarter of a second there."""
+    intervals = {}
+    opened = open_socket("c")
+    assert opened is not None
+    with opened:
+        for just_ahead in ("c", "elsewhere"):
+            schedule = _Schedule(0.0, SQL)
+            schedule.looked(0.0, None, ["a", "b", just_ahead])
+            intervals[just_ahead] = schedule.interval
+    assert intervals["c"] == 1.0
+    assert intervals["elsewhere"] < 0.1
+
+
+def test_a_long_wait_is_polled_for_rarely_on_any_machine() -> None:
+    """A queue that does not move costs what it did."""
+    schedule, looks = _Schedule(0.0, SQL), 0
+    while schedule.at < 600:
+        schedule.looked(schedule.at, None, ["a", "b", "c"])
+        looks += 1
+    assert schedule.interval == 1.0
+    assert looks < 650
 
 
 class Looker:

@@ -64,7 +64,9 @@ R = TypeVar("R")
 
 if not ASYNC:
     # On the same machine, and where notifications arrive, nobody depends on polls.
-    INTERVALS = Intervals(first_s=0.004, fastest_s=0.005, slowest_s=1.0, a_place_s=0.25)
+    INTERVALS = Intervals(
+        first_s=0.004, fastest_s=0.005, slowest_s=1.0, a_place_s=0.25, slowing=1.1
+    )
 
     class Looker:
         """Looks at keys on behalf of those who wait for them, over the store's connections."""

@@ -6,7 +6,13 @@
    change, and then ever more rarely. A call with others ahead in the queue is polled for still
    more rarely, the further back the more rarely. When it waits again, its key is not polled right
    away.
-3. A poll that shows a lock which this call cannot have yet notifies nobody.
+3. The waiter just ahead in the queue frees the lock before this call gets it, and wakes the call if
+   both are on one machine. If they are not, a call that learned too late that it is the first would
+   keep a free lock from all behind it. So its next poll comes after half of the time that the
+   places ahead will take, by the pace at which the queue has moved: polls get denser towards its
+   turn. A pace is believed to slow down only little by little. Otherwise one late call would make
+   all others late, and they the next.
+4. A poll that shows a lock which this call cannot have yet notifies nobody.
 """
 
 from __future__ import annotations
@@ -32,11 +38,16 @@ from holdfast.stores.waiting.local_wakeups import (
 )
 from holdfast.stores.waiting.polling_store import PollingStore
 
-SLOWING = 1.3
 # A key that is due within this part of its interval is polled together with those due now.
 NEARLY = 0.4
 # For those behind, longer for each place, and at most this.
 RAREST_S = 5.0
+# How long a place in the queue takes before the queue was seen to move, and how much longer than
+# before a place may seem to take.
+FIRST_TURN_S = 0.02
+SLOWER_TURN = 1.25
+# While the queue stands still, the pause is this part of the time for which it has.
+STILL = 0.25
 # The thread outlives the last waiter for so long, because the next one often comes soon.
 LINGER_S = 1.0
 AFTER_TROUBLE_S = 0.05
@@ -61,7 +72,8 @@ class Intervals(NamedTuple):
     first_s: float  # after a call has begun to wait
     fastest_s: float  # after a change
     slowest_s: float  # at most, for the first in the queue
-    a_place_s: float  # for those behind it, for each place
+    a_place_s: float  # at most, for those behind it, for each place
+    slowing: float = 1.3  # by which factor each pause is longer than the one before
 
 
 THIS_MACHINE = Intervals(first_s=0, fastest_s=0.001, slowest_s=0.025, a_place_s=0.025)
@@ -70,13 +82,19 @@ THIS_MACHINE = Intervals(first_s=0, fastest_s=0.001, slowest_s=0.025, a_place_s=
 class _Schedule:
     """When one key is polled next."""
 
-    __slots__ = ("_intervals", "at", "behind", "interval", "turn")
+    __slots__ = ("_intervals", "_moved_at", "_turn_s", "at", "interval", "places", "turn")
 
     def __init__(self, at: float, intervals: Intervals) -> None:
         self._intervals = intervals
         self.turn: object = ()
         self.at, self.interval = at, 0.0
-        self.behind = False  # others were ahead in the queue
+        self.places = 0  # how many were ahead in the queue
+        self._moved_at, self._turn_s = at, FIRST_TURN_S
+
+    @property
+    def behind(self) -> bool:
+        """Whether others were ahead in the queue."""
+        return self.places > 0
 
     def wanted(self, at: float) -> None:
         """A call has begun to wait: poll by then, unless it is likely to be behind others."""
@@ -87,16 +105,29 @@ class _Schedule:
         """Whether it may as well be polled now, together with another one."""
         return self.at <= now + max(self._intervals.fastest_s, NEARLY * self.interval)
 
-    def looked(self, now: float, seen: PollResult | None, places_ahead: int) -> None:
-        """The key was polled: plan the next time."""
+    def looked(self, now: float, seen: PollResult | None, ahead: Sequence[str]) -> None:
+        """The key was polled: plan the next time. `ahead` are the tokens of the waiters ahead."""
         turn = None if seen is None else seen.turn
         changed, self.turn = turn != self.turn, turn
-        slower_s = min(self.interval * SLOWING, self._intervals.slowest_s)
+        slower_s = min(self.interval * self._intervals.slowing, self._intervals.slowest_s)
         self.interval = self._intervals.fastest_s if changed else slower_s
-        self.behind = places_ahead > 0
-        if self.behind:
-            self.interval = min(self._intervals.a_place_s * (1 + places_ahead), RAREST_S)
+        self._note_pace(now, len(ahead))
+        if ahead:
+            self.interval = min(self._intervals.a_place_s * (1 + len(ahead)), RAREST_S)
+            if not waits_here(ahead[-1]):
+                half_way_s = self._turn_s * len(ahead) / 2
+                dense_s = max(half_way_s, (now - self._moved_at) * STILL, self._intervals.fastest_s)
+                self.interval = min(self.interval, dense_s)
         self.at = now + self.interval
+
+    def _note_pace(self, now: float, places: int) -> None:
+        """Note how long a place in the queue takes."""
+        moved, self.places = self.places - places, places
+        if moved > 0:
+            turn_s = (now - self._moved_at) / moved
+            self._turn_s = min(turn_s, self._turn_s * SLOWER_TURN)
+        if moved:
+            self._moved_at = now
 
 
 class LocalPoller:
@@ -281,7 +312,7 @@ class LocalPoller:
             results = self._looker.look(keys)
         for key, handles in waiting.items():
             seen = results.get(key)
-            self._schedules[key].looked(now, seen, places_ahead(handles, seen))
+            self._schedules[key].looked(now, seen, tokens_ahead(handles, seen))
             for handle in handles:
                 if lets_in(handle, seen):
                     handle.notify()
@@ -302,13 +333,14 @@ class LocalPoller:
             self._inbox = None
 
 
-def places_ahead(handles: Sequence[WaitHandle], seen: PollResult | None) -> int:
-    """Returns how many in the queue come before the first of these calls; 0 if that is not known or
-    if one of them has no place in it."""
+def tokens_ahead(handles: Sequence[WaitHandle], seen: PollResult | None) -> Sequence[str]:
+    """Returns the tokens of the waiters ahead of the first of these calls; none if that is not known
+    or if one of the calls has no place in the queue."""
     if seen is None or seen.found is None or not handles:
-        return 0
-    places = {waiter.token: place for place, waiter in enumerate(seen.found.record.queue)}
-    return min(places.get(handle.token, 0) for handle in handles)
+        return ()
+    tokens = [waiter.token for waiter in seen.found.record.queue]
+    places = {token: place for place, token in enumerate(tokens)}
+    return tokens[: min(places.get(handle.token, 0) for handle in handles)]
 
 
 class LocalStore(PollingStore):
