@@ -108,17 +108,25 @@ class _Schedule:
     def looked(self, now: float, seen: PollResult | None, ahead: Sequence[str]) -> None:
         """The key was polled: plan the next time. `ahead` are the tokens of the waiters ahead."""
         turn = None if seen is None else seen.turn
-        changed, self.turn = turn != self.turn, turn
-        slower_s = min(self.interval * self._intervals.slowing, self._intervals.slowest_s)
-        self.interval = self._intervals.fastest_s if changed else slower_s
+        changed, self.turn = turn != self.turn or self.behind, turn
         self._note_pace(now, len(ahead))
         if ahead:
-            self.interval = min(self._intervals.a_place_s * (1 + len(ahead)), RAREST_S)
-            if not waits_here(ahead[-1]):
-                half_way_s = self._turn_s * len(ahead) / 2
-                dense_s = max(half_way_s, (now - self._moved_at) * STILL, self._intervals.fastest_s)
-                self.interval = min(self.interval, dense_s)
+            self.interval = self._pause_behind(ahead, now)
+        elif changed:
+            self.interval = self._intervals.fastest_s
+        else:
+            slower_s = self.interval * self._intervals.slowing
+            self.interval = min(slower_s, self._intervals.slowest_s)
         self.at = now + self.interval
+
+    def _pause_behind(self, ahead: Sequence[str], now: float) -> float:
+        """Returns how long the key is not polled while these waiters are ahead."""
+        rarely_s = min(self._intervals.a_place_s * (1 + len(ahead)), RAREST_S)
+        if waits_here(ahead[-1]):
+            return rarely_s
+        half_way_s = self._turn_s * len(ahead) / 2
+        still_s = (now - self._moved_at) * STILL
+        return min(rarely_s, max(half_way_s, still_s, self._intervals.fastest_s))
 
     def _note_pace(self, now: float, places: int) -> None:
         """Note how long a place in the queue takes."""
@@ -334,8 +342,8 @@ class LocalPoller:
 
 
 def tokens_ahead(handles: Sequence[WaitHandle], seen: PollResult | None) -> Sequence[str]:
-    """Returns the tokens of the waiters ahead of the first of these calls; none if that is not known
-    or if one of the calls has no place in the queue."""
+    """Returns the tokens of the waiters ahead of the first of these calls; none if that is not
+    known or if one of the calls has no place in the queue."""
     if seen is None or seen.found is None or not handles:
         return ()
     tokens = [waiter.token for waiter in seen.found.record.queue]
