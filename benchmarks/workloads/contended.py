@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from benchmarks.apart import STORES, be_apart
 from benchmarks.crew import together, warm_crew
@@ -32,7 +32,7 @@ class Contended(Workload):
         'the others sleep. "Held by two" is how often a process got the lock while another one had '
         "it. The requests were counted in a run of their own, below."
     )
-    columns: tuple[Column, ...] = (
+    columns: ClassVar[tuple[Column, ...]] = (
         Column("per_s", "locks a second", "more", digits=0),
         Column("share", "largest share ÷ median"),
         Column("longest_ms", "longest wait, ms", stat="worst", digits=0),
