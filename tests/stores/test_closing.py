@@ -91,6 +91,57 @@ def test_close_while_another_task_locks(url: str) -> None:
     assert taken(url, prefix) == []
 
 
+def test_close_while_another_thread_hands_over(url: str) -> None:
+    """What it hands over, somebody can take; all else is free when the client is closed."""
+    prefix, tickets = f"closing/{uuid4().hex}/", []
+
+    def hand_over_until_closed(locks: Locks, begun: threading.Event) -> None:
+        with suppress(holdfast.ClientClosed, holdfast.LeaseLost):
+            while True:
+                tickets.append(locks.acquire(f"{prefix}{uuid4().hex}").hand_over())
+                begun.set()
+
+    for turn in range(TURNS):
+        locks, begun = holdfast.connect(url, ttl=60), threading.Event()
+        thread = threading.Thread(target=hand_over_until_closed, args=(locks, begun))
+        thread.start()
+        assert begun.wait(20)
+        time.sleep(turn * 0.0001)
+        locks.close()
+        thread.join(20)
+    with closing(holdfast.connect(url)) as locks:
+        for ticket in tickets:
+            locks.take(ticket).release()
+    assert taken(url, prefix) == []
+
+
+def test_close_while_another_task_hands_over(url: str) -> None:
+    """The same on an event loop."""
+    prefix, tickets = f"closing/{uuid4().hex}/", []
+
+    async def hand_over_until_closed(locks: aio.Locks, begun: asyncio.Event) -> None:
+        with suppress(holdfast.ClientClosed, holdfast.LeaseLost):
+            while True:
+                lease = await locks.acquire(f"{prefix}{uuid4().hex}")
+                tickets.append(await lease.hand_over())
+                begun.set()
+
+    async def run() -> None:
+        for turn in range(TURNS):
+            locks, begun = aio.connect(url, ttl=60), asyncio.Event()
+            task = asyncio.create_task(hand_over_until_closed(locks, begun))
+            await begun.wait()
+            await asyncio.sleep(turn * 0.0001)
+            await locks.close()
+            await task
+
+    asyncio.run(run())
+    with closing(holdfast.connect(url)) as locks:
+        for ticket in tickets:
+            locks.take(ticket).release()
+    assert taken(url, prefix) == []
+
+
 def test_close_waits_for_a_claim_that_is_under_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,6 +167,38 @@ def test_close_waits_for_a_claim_that_is_under_way(
     locks.close()
     assert closed.wait(20)
     thread.join()
+    with closing(open_store(url)) as store:
+        assert store.load("k").record.holders == ()
+
+
+def test_close_waits_for_the_clean_up_behind_a_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the call could not clean up behind itself, and left it to the background."""
+    url, swap = f"sqlite://{tmp_path}/locks", SQLiteStore.swap
+    locks, swapping = holdfast.connect(url, ttl=60), threading.Event()
+    failed: list[object] = []
+    locks.acquire("another").release()
+
+    def swap_late(store: SQLiteStore, *args: object) -> object:
+        if locks._client.closed and len(failed) < 2:
+            failed.append(args)
+            raise holdfast.Unavailable("not now")
+        swapping.set()
+        until(lambda: locks._client.closed)
+        return swap(store, *args)  # type: ignore[arg-type]
+
+    def acquire() -> None:
+        with pytest.raises(holdfast.ClientClosed):
+            locks.acquire("k")
+
+    monkeypatch.setattr(SQLiteStore, "swap", swap_late)
+    thread = threading.Thread(target=acquire)
+    thread.start()
+    assert swapping.wait(20)
+    locks.close()
+    thread.join(20)
+    assert len(failed) == 2
     with closing(open_store(url)) as store:
         assert store.load("k").record.holders == ()
 

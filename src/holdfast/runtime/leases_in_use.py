@@ -70,8 +70,8 @@ class LeasesInUse:
             self.sinks.emit(events.Started(attempt.key, owner, mode, attempt.number, attempt.trace))
 
     def enter(self, call: object) -> None:
-        """A call begins that may get a lock: until `leave`, whoever closes the client waits for it
-        for a moment. Raises if it is closed already, which comes after: so one sees the other."""
+        """A call begins that may get a lock: until `leave`, whoever closes the client waits for it.
+        Raises if it is closed already, which comes after: so one sees the other."""
         self._calls.add(id(call))
         self._check_usable()
 
@@ -221,9 +221,12 @@ class LeasesInUse:
             hold.was_gone(history)
             self.lost(hold)
 
-    def begin_hand_over(self, hold: Hold) -> None:
-        """End a hold that is about to be offered to somebody else."""
+    def begin_hand_over(self, hold: Hold, attempt: Attempt) -> None:
+        """End a hold that is about to be offered to somebody else by this attempt, which is to
+        `leave`."""
+        self._calls.add(id(attempt))  # as for a release
         if not self.keeper.end(hold, "handed over"):
+            self.leave(attempt)
             self.check_held(hold)
 
     def handed_over(self, hold: Hold) -> None:
