@@ -7,6 +7,7 @@ import threading
 import time
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -201,6 +202,37 @@ def test_close_waits_for_the_clean_up_behind_a_call(
     assert len(failed) == 2
     with closing(open_store(url)) as store:
         assert store.load("k").record.holders == ()
+
+
+@pytest.mark.parametrize("turns", range(1, 6))
+def test_close_is_cancelled(url: str, turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has begun goes on: the lease is given back, and then the connections are closed."""
+    prefix, closed = f"closing/{uuid4().hex}/", []
+
+    async def run() -> None:
+        locks = aio.connect(url, ttl=60)
+        lease = await locks.acquire(f"{prefix}k")
+        kind = type(locks._client.driver.store_here())
+        close = kind.close
+
+        async def told(store: Any) -> None:
+            await close(store)
+            closed.append(store)
+
+        monkeypatch.setattr(kind, "close", told)
+        closing = asyncio.create_task(locks.close())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        closing.cancel()
+        with suppress(asyncio.CancelledError):
+            await closing
+        async with asyncio.timeout(20):
+            while not closed:
+                await asyncio.sleep(0.001)
+        assert not lease.held
+
+    asyncio.run(run())
+    assert taken(url, prefix) == []
 
 
 def test_close_waits_only_for_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
