@@ -401,6 +401,40 @@ def test_fork_while_a_store_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert told is False
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("hook", ["pause", "resume"])
+def test_an_interrupt_amid_the_hooks_of_a_fork(
+    hook: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python ignores it there, and goes on with the fork. All stores can be used afterwards."""
+    with (
+        holdfast.connect(f"sqlite://{tmp_path}/sqlite") as one,
+        holdfast.connect(f"sqlite://{tmp_path}/another") as another,
+    ):
+        poller = one._client.store._poller  # type: ignore[attr-defined]
+        called, times = getattr(poller, hook), []
+
+        def interrupted(*args: Any) -> Any:
+            times.append(args)
+            if len(times) == 1:
+                raise KeyboardInterrupt
+            return called(*args)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(poller, hook, interrupted)
+            assert Child(lambda _: raised(lambda: None)).answer() == "nothing"
+        got: list[bool] = []
+        clients = (one, another)
+        thread = threading.Thread(
+            target=lambda: got.extend(locks.acquire("k").release() for locks in clients),
+            daemon=True,
+        )
+        thread.start()
+        thread.join(20)
+        assert times
+        assert got == [True, True]
+
+
 def test_fork_amid_a_call(tmp_path: Path) -> None:
     """As from a signal handler. What a child has open of a file cannot be told from what its
     parent has: rather than see a world of its own, it is told so."""

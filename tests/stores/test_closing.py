@@ -7,6 +7,7 @@ import threading
 import time
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -91,6 +92,57 @@ def test_close_while_another_task_locks(url: str) -> None:
     assert taken(url, prefix) == []
 
 
+def test_close_while_another_thread_hands_over(url: str) -> None:
+    """What it hands over, somebody can take; all else is free when the client is closed."""
+    prefix, tickets = f"closing/{uuid4().hex}/", []
+
+    def hand_over_until_closed(locks: Locks, begun: threading.Event) -> None:
+        with suppress(holdfast.ClientClosed, holdfast.LeaseLost):
+            while True:
+                tickets.append(locks.acquire(f"{prefix}{uuid4().hex}").hand_over())
+                begun.set()
+
+    for turn in range(TURNS):
+        locks, begun = holdfast.connect(url, ttl=60), threading.Event()
+        thread = threading.Thread(target=hand_over_until_closed, args=(locks, begun))
+        thread.start()
+        assert begun.wait(20)
+        time.sleep(turn * 0.0001)
+        locks.close()
+        thread.join(20)
+    with closing(holdfast.connect(url)) as locks:
+        for ticket in tickets:
+            locks.take(ticket).release()
+    assert taken(url, prefix) == []
+
+
+def test_close_while_another_task_hands_over(url: str) -> None:
+    """The same on an event loop."""
+    prefix, tickets = f"closing/{uuid4().hex}/", []
+
+    async def hand_over_until_closed(locks: aio.Locks, begun: asyncio.Event) -> None:
+        with suppress(holdfast.ClientClosed, holdfast.LeaseLost):
+            while True:
+                lease = await locks.acquire(f"{prefix}{uuid4().hex}")
+                tickets.append(await lease.hand_over())
+                begun.set()
+
+    async def run() -> None:
+        for turn in range(TURNS):
+            locks, begun = aio.connect(url, ttl=60), asyncio.Event()
+            task = asyncio.create_task(hand_over_until_closed(locks, begun))
+            await begun.wait()
+            await asyncio.sleep(turn * 0.0001)
+            await locks.close()
+            await task
+
+    asyncio.run(run())
+    with closing(holdfast.connect(url)) as locks:
+        for ticket in tickets:
+            locks.take(ticket).release()
+    assert taken(url, prefix) == []
+
+
 def test_close_waits_for_a_claim_that_is_under_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +170,69 @@ def test_close_waits_for_a_claim_that_is_under_way(
     thread.join()
     with closing(open_store(url)) as store:
         assert store.load("k").record.holders == ()
+
+
+def test_close_waits_for_the_clean_up_behind_a_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the call could not clean up behind itself, and left it to the background."""
+    url, swap = f"sqlite://{tmp_path}/locks", SQLiteStore.swap
+    locks, swapping = holdfast.connect(url, ttl=60), threading.Event()
+    failed: list[object] = []
+    locks.acquire("another").release()
+
+    def swap_late(store: SQLiteStore, *args: object) -> object:
+        if locks._client.closed and len(failed) < 2:
+            failed.append(args)
+            raise holdfast.Unavailable("not now")
+        swapping.set()
+        until(lambda: locks._client.closed)
+        return swap(store, *args)  # type: ignore[arg-type]
+
+    def acquire() -> None:
+        with pytest.raises(holdfast.ClientClosed):
+            locks.acquire("k")
+
+    monkeypatch.setattr(SQLiteStore, "swap", swap_late)
+    thread = threading.Thread(target=acquire)
+    thread.start()
+    assert swapping.wait(20)
+    locks.close()
+    thread.join(20)
+    assert len(failed) == 2
+    with closing(open_store(url)) as store:
+        assert store.load("k").record.holders == ()
+
+
+@pytest.mark.parametrize("turns", range(1, 6))
+def test_close_is_cancelled(url: str, turns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has begun goes on: the lease is given back, and then the connections are closed."""
+    prefix, closed = f"closing/{uuid4().hex}/", []
+
+    async def run() -> None:
+        locks = aio.connect(url, ttl=60)
+        lease = await locks.acquire(f"{prefix}k")
+        kind = type(locks._client.driver.store_here())
+        close = kind.close
+
+        async def told(store: Any) -> None:
+            await close(store)
+            closed.append(store)
+
+        monkeypatch.setattr(kind, "close", told)
+        closing = asyncio.create_task(locks.close())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        closing.cancel()
+        with suppress(asyncio.CancelledError):
+            await closing
+        async with asyncio.timeout(20):
+            while not closed:
+                await asyncio.sleep(0.001)
+        assert not lease.held
+
+    asyncio.run(run())
+    assert taken(url, prefix) == []
 
 
 def test_close_waits_only_for_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,7 +115,7 @@ class Lease(LeaseBase[asyncio.Event]):
         leases.check_renewable(hold)
         leases.check_may_end(hold)
         attempt, ticket = hand_over_ticket(hold, ttl, leases.sinks.trace_of(hold.attempt))
-        leases.begin_hand_over(hold)
+        leases.begin_hand_over(hold, attempt)
         try:
             await self._driver.run(offer_steps(self._observations, attempt, self._answers_by()))
         except BaseException:
@@ -124,6 +124,7 @@ class Lease(LeaseBase[asyncio.Event]):
             raise
         finally:
             leases.next_turn(hold)
+            leases.leave(attempt)
         leases.handed_over(hold)
         return str(ticket)
 

@@ -47,6 +47,7 @@ from holdfast.errors import Busy, HoldfastError, UsageError
 from holdfast.observe.log import log_in_vain
 from holdfast.runtime import clock, fork_hooks
 from holdfast.runtime.frames import without_frames
+from holdfast.runtime.giving_back import GivingBack
 from holdfast.stores.base import Store
 from holdfast.stores.url import hidden_options
 
@@ -423,14 +424,18 @@ class Locks(Patterns):
         store = client.store
         giving_back = client.close()
         if giving_back is not None:
-            giving_back.wait()
-            store.close()
+            _end(giving_back, store)
 
     def __enter__(self) -> Locks:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _end(giving_back: GivingBack, store: Store) -> None:
+    giving_back.wait()
+    store.close()
 
 
 def guard_with(

@@ -47,11 +47,13 @@ from holdfast.observe.log import log_in_vain
 from holdfast.runtime import clock, fork_hooks
 from holdfast.runtime.flavour import ASYNC
 from holdfast.runtime.frames import without_frames
-from holdfast.stores.base import Store
+from holdfast.runtime.giving_back import GivingBack
+from holdfast.stores.base import AsyncStore, Store
 from holdfast.stores.url import hidden_options
 
 if ASYNC:
     from holdfast.api.awaitable_lease import Acquiring
+    from holdfast.stores.async_adapters import finish
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -453,14 +455,22 @@ class Locks(Patterns):
             store = client.store
         giving_back = client.close()
         if giving_back is not None:
-            await giving_back.wait_async()
-            await store.close()
+            if ASYNC:
+                # Also if we are cancelled: nobody could close the connections later.
+                await finish(_end(giving_back, store), goes_on=True)
+            else:
+                _end(giving_back, store)
 
     async def __aenter__(self) -> Locks:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
+
+
+async def _end(giving_back: GivingBack, store: AsyncStore) -> None:
+    await giving_back.wait_async()
+    await store.close()
 
 
 def guard_with(

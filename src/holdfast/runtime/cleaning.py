@@ -8,11 +8,11 @@ after that the ttl frees what is left, and the log says so.
 A request whose answer nobody waited for may be carried out after the clean-up. So where that is
 possible, the clean-up is repeated once, a little later.
 
-The thread that closes the client waits for a moment for calls that are under way: they find the
-client closed, and take out what they have got, for which they need the connections. But a call that
-waits for a lock learns only when the connections are gone that its client was closed. So the
-closing thread takes out what such calls have left: a place in the queue, to which a lock may be
-granted at any moment.
+The thread that closes the client waits for calls that are under way: they find the client closed,
+and take out what they have got, for which they need the connections. But a call that waits for a
+lock learns only when the connections are gone that its client was closed. So the closing thread
+takes out what such calls have left: a place in the queue, to which a lock may be granted at any
+moment.
 """
 
 from __future__ import annotations
@@ -35,9 +35,7 @@ CLEAN_UP_FOR: Micros = 30 * SECOND
 # When the clean-up behind a request without an answer is repeated.
 AGAIN_AFTER_S = 2.0
 CLEANERS = 4
-# How long calls that are awake have to end when the client is closed, and how often it is looked
-# whether they have.
-AWAKE_FOR: Micros = SECOND // 2
+# How often whoever closes the client looks whether calls that are awake have ended.
 LOOK_S = 0.001
 
 
@@ -86,14 +84,6 @@ class Cleaning:
         """Whether anything is being cleaned up for the first time, or may have to be."""
         return bool(self._under_way or self.calls)
 
-    def wait(self, seconds: float) -> None:
-        """Wait until all is clean, or the time is over."""
-        ends_at = clock.monotonic() + int(seconds * SECOND)
-        with self._lock:
-            under_way = list(self._under_way)
-        for over in under_way:
-            over.wait(max(0.0, (ends_at - clock.monotonic()) / SECOND))
-
     # --- calls that are under way while the client is closed ----------------------------------
 
     def sleeps(self, key: str, token: str) -> None:
@@ -104,15 +94,19 @@ class Cleaning:
         """The call goes on. What it leaves in the store, it takes out itself."""
         self._asleep.pop(token, None)
 
-    def free_waiting(self, until: Micros) -> None:
-        """The client was closed: wait for calls that are awake, and free what the others have."""
-        awake_until = min(until, clock.monotonic() + AWAKE_FOR)
-        while len(self.calls) > len(self._asleep) and clock.monotonic() < awake_until:
-            time.sleep(LOOK_S)
+    def finish(self, until: Micros) -> None:
+        """The client was closed: wait until nothing is left of any call, or the time is over. Then
+        the ttl frees what is."""
         for token, key in list(self._asleep.items()):
-            if clock.monotonic() >= until:
-                return  # the ttl frees the others
-            self._driver.clean_up((Attempt(key, Free(token), NO_BEAT, touched=True),), until)
+            if clock.monotonic() < until:
+                attempt = Attempt(key, Free(token), NO_BEAT, touched=True)
+                self._driver.clean_up((attempt,), until)
+        while len(self.calls) > len(self._asleep) and clock.monotonic() < until:
+            time.sleep(LOOK_S)
+        with self._lock:
+            under_way = list(self._under_way)  # also what these calls have not managed
+        for over in under_way:
+            over.wait(max(0.0, (until - clock.monotonic()) / SECOND))
 
     # --- in a thread of the pool ----------------------------------------------------------------
 

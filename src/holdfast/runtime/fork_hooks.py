@@ -26,7 +26,8 @@ class Forkable(Protocol):
 
 
 class Pausable(Protocol):
-    """A store that must close its connections for a fork. Neither method may raise."""
+    """A store that must close its connections for a fork. Neither method may raise, except for an
+    interrupt; `resume` may be called again, and after a `pause` that was interrupted."""
 
     def pause(self) -> None:
         """Finish the calls under way, close the connections, and let no call begin."""
@@ -80,14 +81,22 @@ def in_child(call: Callable[[], None]) -> Callable[[], None]:
 def _before() -> None:
     _forking.acquire()
     for store in list(_stores):
+        _paused.append(store)  # before it has paused: an interrupt must not leave it half paused
         store.pause()
-        _paused.append(store)
 
 
 def _after() -> None:
+    try:
+        _resume()
+    finally:
+        _resume()  # what an interrupt has left, which Python ignores in such a hook
+        _forking.release()
+
+
+def _resume() -> None:
     while _paused:
-        _paused.pop().resume()
-    _forking.release()
+        _paused[-1].resume()
+        _paused.pop()
 
 
 def _in_child() -> None:

@@ -76,8 +76,7 @@ class GivingBack:
         is up."""
         self.done.wait(self._seconds_left())
         self._out_of_time = True
-        self._cleaning.wait(self._seconds_left())
-        self._cleaning.free_waiting(self._until)
+        self._cleaning.finish(self._until)
         self._close_sinks()
 
     def _close_sinks(self) -> None:

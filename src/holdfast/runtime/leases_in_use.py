@@ -71,8 +71,8 @@ class LeasesInUse:
 
     def enter(self, call: object) -> None:
         """A call begins that may get a lock. Until it calls `leave`, a thread that closes the
-        client waits for it for a moment. Raises if the client is closed already: it looks after it
-        has registered the call, so that either the call or the closing thread sees the other."""
+        client waits for it. Raises if the client is closed already: it looks after it has
+        registered the call, so that either the call or the closing thread sees the other."""
         self._calls.add(id(call))
         self._check_usable()
 
@@ -222,9 +222,12 @@ class LeasesInUse:
             hold.was_gone(history)
             self.lost(hold)
 
-    def begin_hand_over(self, hold: Hold) -> None:
-        """End a hold that is about to be offered to somebody else."""
+    def begin_hand_over(self, hold: Hold, attempt: Attempt) -> None:
+        """End a hold that is about to be offered to somebody else by this attempt, which is to
+        `leave`."""
+        self._calls.add(id(attempt))  # as for a release
         if not self.keeper.end(hold, "handed over"):
+            self.leave(attempt)
             self.check_held(hold)
 
     def handed_over(self, hold: Hold) -> None:

@@ -110,14 +110,16 @@ def _look_at(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-async def finish(call: Coroutine[Any, Any, R]) -> R:
-    """Run `call` to its end even if we are cancelled, so that what undoes it comes after it."""
+async def finish(call: Coroutine[Any, Any, R], *, goes_on: bool = False) -> R:
+    """Run `call` to its end even if we are cancelled, so that what undoes it comes after it. If it
+    takes too long then, it is cancelled as well, or `goes_on` without us."""
     task = asyncio.ensure_future(call)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await drain(task, DRAIN_S)
-        task.cancel()
+        if not goes_on:
+            task.cancel()
         raise
 
 

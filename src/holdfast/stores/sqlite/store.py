@@ -187,13 +187,14 @@ class SQLiteStore(LocalStore):
 
     def pause(self) -> None:
         """Close the file before a fork, and let nobody open it."""
+        self._forking = os.getpid()  # unless nothing is open in the end
         # With a timeout: a signal handler may fork in the middle of a call of this very thread.
         self._paused = self._lock.acquire(timeout=self._busy_s)
         if self._paused:
             self._connection.pause()
             self._checked_at = 0
-        let_go = self._poller.pause(self._busy_s) and self._paused
-        self._forking = None if let_go else os.getpid()
+        if self._poller.pause(self._busy_s) and self._paused:
+            self._forking = None
 
     def resume(self) -> None:
         """Go on after a fork. The file is opened again when it is next used."""
