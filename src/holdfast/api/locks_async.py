@@ -389,7 +389,8 @@ class Locks(Patterns):
         owner of this client); until then only the fence tells them from later holders.
 
         With `waiters=True`, remove the places of those who wait, and no holder: for a queue that is
-        stuck. Those who are alive go on waiting, and take a new place at its end.
+        stuck. Those who are alive go on waiting, and take a new place at its end, unless their
+        timeout is over within some seconds.
         """
         here = self._here()
         key = here.requests.key(key)
