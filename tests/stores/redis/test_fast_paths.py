@@ -19,12 +19,12 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
-from holdfast.core.commands import Claim, Command, Free, Mismatch, Renew
+from holdfast.core.commands import Claim, Command, Free, Granted, Mismatch, Renew
 from holdfast.core.contract import Swapped
-from holdfast.core.records import SECOND, Holder, Record, Waiter
+from holdfast.core.records import SECOND, TOMBSTONE, Holder, Record, Waiter
 from holdfast.stores.redis import RedisStore
 from holdfast.stores.redis.codec import Encoder
-from holdfast.stores.redis.record_text import Names
+from holdfast.stores.redis.record_text import Names, coded
 from holdfast.stores.redis.scripts import ALL, CLAIM, FREE, RENEW, Script
 from holdfast.stores.registry import open_store
 from tests.engines.redis import RedisServer, client
@@ -234,8 +234,9 @@ class Bench:
         with client(self._port) as redis:
             whole = redis.dump(self.names.record(self.key))
             reply = redis.eval(until_the_rules(call.script).decode(), int(count), *rest)
+            redis.delete(self.names.record(self.key))
             if whole is not None:
-                redis.restore(self.names.record(self.key), 10**6, whole, replace=True)
+                redis.restore(self.names.record(self.key), 10**6, whole)
         self.store.apply(self.key, command, "b")
         return bool(reply != b"full")
 
@@ -244,7 +245,7 @@ class Bench:
 def bench(server: RedisServer, store: RedisStore) -> Bench:
     """On a lock of its own, which has been used before."""
     made = Bench(server, store)
-    assert not made.takes_it(claim("first"))  # it enters the index
+    assert made.takes_it(claim("first"))
     assert made.takes_it(Free("first"))
     return made
 
@@ -255,11 +256,28 @@ def claim(token: str, queue: bool = False, mode: Any = "exclusive") -> Claim:
 
 
 def test_fast_claim(bench: Bench) -> None:
-    """A free lock that was used before, for any mode."""
+    """A free lock that was used before, for any mode; the fixture has claimed a new one."""
     for mode in ("exclusive", "shared"):
         assert bench.takes_it(claim("a", mode=mode))
         assert not bench.takes_it(claim("a", mode=mode))  # it is held, by itself
         assert bench.takes_it(Free("a"))
+
+
+@pytest.mark.parametrize("mode", ["exclusive", "shared", "counted"])
+def test_a_new_lock_enters_the_index(either: RedisStore, server: RedisServer, mode: Any) -> None:
+    """With its name as it is, and with the time at which its record may be gone."""
+    key = f"{uuid4().hex}/{{a}}%7B"
+    limit = 2 if mode == "counted" else None
+    applied = either.apply(key, Claim("t", "o", mode, LONG, limit), "b")
+    assert isinstance(applied.verdict, Granted)
+    names = Names("holdfast")
+    with client(server.port) as redis:
+        due = redis.zscore(names.due, coded(key))
+        assert redis.zscore(names.index, key) == 0
+    tombstone_ms = TOMBSTONE // 1000
+    assert due == applied.verdict.holder.acquired_at // 1000 + tombstone_ms + LONG // 1000
+    assert either.load(key).record.holders == (applied.verdict.holder,)
+    either.apply(key, Free("t"), "b")
 
 
 def test_fast_renew(bench: Bench) -> None:

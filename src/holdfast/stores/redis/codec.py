@@ -87,6 +87,7 @@ class Encoder:
         self._wait = wait
         self._name_of = names.record
         self._start = lru_cache(REMEMBERED)(self._make_start)
+        self._around_name = lru_cache(REMEMBERED)(self._make_around_name)
         self._terms = lru_cache(REMEMBERED)(self._make_terms)
 
     def command(self, key: str, command: Command, beat: str) -> Call:
@@ -161,9 +162,18 @@ class Encoder:
         self, script: Script, key: str, count: int, index: tuple[bytes, ...]
     ) -> tuple[Script, bytes, bytes]:
         """The script to run, the name of the record, and the request as far as both say it."""
-        name, chosen = self._name_of(key), self._scripts[script]
-        keys = b"".join(map(bulk, (b"%d" % (1 + len(index)), name, *index, self._stay)))
-        return chosen, name, b"*%d\r\n%b%b" % (5 + len(index) + count, chosen.by_hash, keys)
+        name = self._name_of(key)
+        chosen, before, after = self._around_name(script, count, index)
+        return chosen, name, b"%b$%d\r\n%b\r\n%b" % (before, len(name), name, after)
+
+    def _make_around_name(
+        self, script: Script, count: int, index: tuple[bytes, ...]
+    ) -> tuple[Script, bytes, bytes]:
+        """The script to run, and what its request starts with before and after the name."""
+        chosen = self._scripts[script]
+        words = b"*%d\r\n%b" % (5 + len(index) + count, chosen.by_hash)
+        before = words + bulk(b"%d" % (1 + len(index)))
+        return chosen, before, b"".join(map(bulk, (*index, self._stay)))
 
 
 def _known(renew: Renew) -> bytes:

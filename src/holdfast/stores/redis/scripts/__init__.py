@@ -16,7 +16,7 @@ from pathlib import Path
 
 from holdfast.stores.redis.resp import bulk
 
-_RULES = ("record", "queue_head", "queue", "rules")
+_RULES = ("index", "record", "queue_head", "queue", "rules")
 # A text that is broken over two lines to keep them short. Lua would join it in every run.
 _BROKEN_TEXT = re.compile(rb"' \.\.\n *'")
 # All files at once: a release that is installed later brings others.
@@ -64,6 +64,7 @@ class Script:
 
 CLAIM = Script(
     "claim",
+    "index",
     "fast_claim",
     "queue_head",
     "fast_turn",
@@ -79,8 +80,8 @@ OFFER = Script("offer", *_RULES)
 TAKE = Script("take", *_RULES, "past")
 EVICT = Script("evict", *_RULES, "past")
 LOAD = Script("load")
-SWAP = Script("swap", "record")
-SCAN = Script("scan", "record")
-INDEX_ADD = Script("index_add", "record")
+SWAP = Script("swap", "index", "record")
+SCAN = Script("scan", "index", "record")
+INDEX_ADD = Script("index_add", "index", "record")
 
 ALL = (CLAIM, RENEW, FREE, OFFER, TAKE, EVICT, LOAD, SWAP, SCAN, INDEX_ADD)

@@ -4,10 +4,6 @@ local HOLDER = '^{"token":"([^"]*)","fence":(%d+),"mode":"(%l+)","ttl":(%d+),' .
   '"acquired_at":(%d+),"expires_at":(%d+),"beat":"([^"]*)","limit":(%w+),"offered":(%l+),' ..
   '("owner":.*)}$'
 
-local function digits(number)
-  return string.format('%.0f', number)
-end
-
 -- A rev that can be counted on from; nil: somebody else wrote it.
 local function counted(rev)
   return rev and string.match(rev, '^[1-9]') and tonumber(rev) < MOST and rev or nil
@@ -76,32 +72,6 @@ local function lifetime(holders)
     last = math.max(last, tonumber(holder.ttl), holder.expires_at - now)
   end
   return ARGV[1] + math.ceil(last / 1000)
-end
-
-local function uncoded(code)
-  return (string.gsub(code, '%%(%x%x)', function(hex) return string.char(tonumber(hex, 16)) end))
-end
-
-local function leave_index(code)
-  redis.call('ZREM', KEYS[2], uncoded(code))
-  redis.call('ZREM', KEYS[3], code)
-end
-
--- The index is two sorted sets: the keys in their order, and when to look whether a record
--- has gone by itself. Each new record looks after two old ones, so nothing piles up.
-local function enter_index(milliseconds)
-  local head, code = string.match(KEYS[1], '^(.*:){(.*)}$')
-  local at = math.floor(now / 1000)
-  redis.call('ZADD', KEYS[2], 0, uncoded(code))
-  redis.call('ZADD', KEYS[3], digits(at + milliseconds), code)
-  for _, old in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', digits(at), 'LIMIT', 0, 2)) do
-    local left = redis.call('PTTL', head .. '{' .. old .. '}')
-    if left == -2 then
-      leave_index(old)
-    else
-      redis.call('ZADD', KEYS[3], digits(at + math.max(left, 1000)), old)
-    end
-  end
 end
 
 -- A record until its queue.
