@@ -28,6 +28,7 @@ from holdfast.runtime.driver import Driver
 from holdfast.stores.base import Store
 
 CALLER = "thread"
+this_caller = threading.current_thread
 
 
 class FaceClient(Client):
@@ -95,7 +96,7 @@ class FaceClient(Client):
             hold = self.driver.run(steps)
             cohorts.granted(member, hold)
             lease = self._lease_of(hold, on_lost)
-            self.leases.adopt(hold, "acquired")
+            self.leases.adopt(lease, "acquired")
             return lease
         except BaseException as why:
             self._step_aside(cohorts, member, attempt, why)
@@ -129,7 +130,7 @@ class FaceClient(Client):
             self.leases.enter(attempt)
             hold = self.driver.run(steps)
             lease = self._lease_of(hold, on_lost)
-            self.leases.adopt(hold, how)
+            self.leases.adopt(lease, how)
             return lease
         except BaseException as why:
             self.undo((attempt,), why, (attempt,))
@@ -156,9 +157,9 @@ class FaceClient(Client):
         self.leases.keep(self._lease_of(hold))
 
     def _lease_of(self, hold: Hold, on_lost: OnLost = None) -> Lease:
-        caller = _caller()
+        caller = this_caller()
         hold.caller = None if caller is None else weakref.ref(caller)
-        lease = Lease(self.leases, self.driver, self.observations, hold)
+        lease = Lease(self, hold)
         if on_lost is not None:
             lease._react_to_loss(on_lost)
         return lease
@@ -180,9 +181,4 @@ class FaceClient(Client):
 
     def _waits_for_itself(self, key: str, holders: Sequence[Any]) -> bool:
         fences = {holder.fence for holder in holders}
-        return bool(fences) and self.leases.holds_itself(key, fences, _caller())
-
-
-def _caller() -> Any:
-    """Returns the thread or task that runs this."""
-    return threading.current_thread()
+        return bool(fences) and self.leases.holds_itself(key, fences, this_caller())

@@ -96,10 +96,11 @@ class LeasesInUse:
         """Tell the sinks that a guarded function did not run."""
         self.sinks.emit(events.Skipped(key, owner, function, why.attempt))
 
-    def adopt(self, hold: Hold, how: How) -> None:
-        """Look after the hold of a new lease from now on, and tell the sinks."""
+    def adopt(self, lease: Any, how: How) -> None:
+        """Look after a new lease from now on, and tell the sinks."""
+        hold = lease.hold
         self._check_usable()
-        self.keeper.add(hold)
+        self.keeper.add(hold, lease)
         if self.sinks.listening():
             holder, waited = hold.holder, hold.waited / SECOND
             self.sinks.emit(
@@ -111,7 +112,7 @@ class LeasesInUse:
     def keep(self, lease: Any) -> None:
         """Look after a lease of an acquire_all that is still going on."""
         self._adopting[lease.hold.token] = lease
-        self.adopt(lease.hold, "acquired")
+        self.adopt(lease, "acquired")
 
     def kept(self, attempt: Attempt) -> Any:
         """Returns the lease that an attempt of an acquire_all has got."""
