@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from contextlib import nullcontext
 from typing import Any
+from weakref import ref
 
 import pytest
 
@@ -15,13 +16,12 @@ from holdfast.core.cohorts import (
     Cohorts,
     Member,
     acquire_in_line_steps,
-    takes_part,
 )
 from holdfast.core.commands import Claim, Granted
 from holdfast.core.effects import Emit
 from holdfast.core.holds import Attempt, Care, Hold, hold_of
 from holdfast.core.observations import Observations
-from holdfast.core.records import SECOND, Holder, Waiter
+from holdfast.core.records import SECOND, Holder, Mode, Waiter
 from holdfast.errors import Busy
 from holdfast.testing.sim.kinds import KINDS
 
@@ -33,7 +33,9 @@ class Call:
 
     def __init__(self, owner: str, ttl: int = TTL, number: int = 0, key: str = "k") -> None:
         self.attempt = Attempt(key, Claim(owner, owner, "exclusive", ttl), number=number)
-        self.member = Member(self.attempt, Care(), 0)
+        claim = self.attempt.command
+        assert isinstance(claim, Claim)
+        self.member = Member(key, claim, Care(), 0, ref(self.attempt))
         self.woken = 0
         self.member.wake = self._wake
 
@@ -220,13 +222,24 @@ def test_when_nobody_is_left_nothing_is_kept(cohorts: Cohorts) -> None:
 
 
 def test_who_takes_part() -> None:
-    """Exclusive, kept, and not with fair=False."""
-    claim = Claim("t", "o", "exclusive", TTL)
-    assert takes_part(claim, Terms())
-    assert takes_part(claim, Terms(timeout=0, fair=True))
-    assert not takes_part(claim, Terms(fair=False))
-    assert not takes_part(claim, Terms(care=Care(keep=False)))
-    assert not takes_part(Claim("t", "o", "shared", TTL), Terms())
+    """Exclusive, kept, not with fair=False, and not of a client that does not pass on."""
+
+    def goes_alone(
+        terms: Terms, *, mode: Mode = "exclusive", keep: bool = True, pass_on: bool = True
+    ) -> bool:
+        cohorts, first, call = Cohorts(nullcontext(), pass_on=pass_on), Call("a"), Call("b")
+        cohorts.enter(first.member, Terms(), 0)
+        grant(cohorts, first)
+        call.member.claim = Claim("t", "o", mode, TTL)
+        call.member.care = Care(keep=keep)
+        return cohorts.enter(call.member, terms, 0)
+
+    assert not goes_alone(Terms())
+    assert not goes_alone(Terms(timeout=0, fair=True))
+    assert goes_alone(Terms(fair=False))
+    assert goes_alone(Terms(), keep=False)
+    assert goes_alone(Terms(), mode="shared")
+    assert goes_alone(Terms(), pass_on=False)
 
 
 def test_the_fence_of_a_lease_never_changes() -> None:

@@ -14,7 +14,7 @@ from holdfast.api.leases import Lease
 from holdfast.api.options import OnLost, Seconds, check_cap, check_request_timeout, check_switch
 from holdfast.api.requests import Requests
 from holdfast.core.acquiring import Terms, acquire_steps
-from holdfast.core.cohorts import Cohorts, Member, acquire_in_line_steps, takes_part
+from holdfast.core.cohorts import Member, acquire_in_line_steps
 from holdfast.core.commands import Claim, Free
 from holdfast.core.effects import Steps
 from holdfast.core.events import Event, How, Waiting
@@ -82,10 +82,7 @@ class FaceClient(Client):
         """Get a lease, in turn with other callers of this client that want the same."""
         now, cohorts = clock.monotonic(), self.cohorts
         claim: Claim = attempt.command  # type: ignore[assignment]
-        if cohorts is None or not takes_part(claim, terms):
-            steps = acquire_steps(self.observations, attempt, terms, now)
-            return self.enter(attempt, steps, "acquired", on_lost)
-        member = Member(attempt, terms.care, now)
+        member = Member(attempt.key, claim, terms.care, now, weakref.ref(attempt))
         self.leases.started(attempt, now)
         try:
             self.leases.enter(attempt)
@@ -99,18 +96,16 @@ class FaceClient(Client):
             self.leases.adopt(lease, "acquired")
             return lease
         except BaseException as why:
-            self._step_aside(cohorts, member, attempt, why)
+            self._step_aside(member, attempt, why)
             raise
         finally:
             self.leases.leave(attempt)
 
-    def _step_aside(
-        self, cohorts: Cohorts, member: Member, attempt: Attempt, why: BaseException
-    ) -> None:
-        """A caller that took part has failed: free what it has got, and let the next one go on."""
+    def _step_aside(self, member: Member, attempt: Attempt, why: BaseException) -> None:
+        """A caller has failed: free what it has got, and let the next one go on."""
         if self.leases.forked:
             return
-        attempts = [attempt]
+        attempts, cohorts = [attempt], self.cohorts
         try:
             hold = cohorts.given(member)
             if hold is not None and self.leases.keeper.end(hold, "released"):
@@ -121,15 +116,13 @@ class FaceClient(Client):
         finally:
             cohorts.move_on(member)
 
-    def enter(
-        self, attempt: Attempt, steps: Steps[Hold], how: How, on_lost: OnLost = None
-    ) -> Lease:
+    def enter(self, attempt: Attempt, steps: Steps[Hold], how: How) -> Lease:
         """Run the steps of an attempt. Returns its lease, or undoes what it has left and raises."""
         self.leases.started(attempt, clock.monotonic())
         try:
             self.leases.enter(attempt)
             hold = self.driver.run(steps)
-            lease = self._lease_of(hold, on_lost)
+            lease = self._lease_of(hold)
             self.leases.adopt(lease, how)
             return lease
         except BaseException as why:

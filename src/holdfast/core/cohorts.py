@@ -38,7 +38,7 @@ from holdfast.core.commands import Claim
 from holdfast.core.effects import NOW, Emit, Park, Steps
 from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold
 from holdfast.core.observations import Observations
-from holdfast.core.records import SECOND, Holder, Micros, Waiter
+from holdfast.core.records import SECOND, DiscreetState, Holder, Micros, Waiter
 from holdfast.core.waiting import BoundedWait
 
 # For so long after its grant a hold is passed on.
@@ -54,21 +54,19 @@ def _awake() -> None:
     """Wakes a caller that is awake."""
 
 
-class Member:
-    """One call that takes part. Most find nobody else: then it stands for its cohort."""
+class Member(DiscreetState, eq=False):
+    """One call. Most find nobody else: then it stands for its cohort."""
 
+    key: str
+    claim: Claim
+    care: Care
+    since: Micros
+    work: Callable[[], Attempt | None]  # None when the call is gone
     cohort: Cohort | None = None
     hold: Hold | None = None  # what was granted to it
-    wake: Callable[[], object] = staticmethod(_awake)  # replaced when the caller is parked
-    place = 0  # counted from the beginning of its cohort
-    apart = False  # it goes to the store by itself: its line was dissolved
-
-    def __init__(self, attempt: Attempt, care: Care, now: Micros) -> None:
-        self.key = attempt.key
-        self.claim: Claim = attempt.command  # type: ignore[assignment]
-        self.care = care
-        self.since = now
-        self.work = ref(attempt)  # None when the call is gone
+    wake: Callable[[], object] = _awake  # replaced when the caller is parked
+    place: int = 0  # counted from the beginning of its cohort
+    apart: bool = False  # it goes to the store by itself: its line was dissolved
 
     @property
     def called(self) -> bool:
@@ -135,10 +133,12 @@ class Cohort:
 
 
 class Cohorts:
-    """All cohorts of one client. `alone` keeps other threads out for a moment."""
+    """All cohorts of one client. `alone` keeps other threads out for a moment. Without `pass_on`
+    every caller goes to the store by itself."""
 
-    def __init__(self, alone: AbstractContextManager[object]) -> None:
+    def __init__(self, alone: AbstractContextManager[object], *, pass_on: bool = True) -> None:
         self._alone = alone
+        self._pass_on = pass_on
         self._by_key: dict[str, Cohort | Member] = {}
 
     # --- to get it ------------------------------------------------------------------------------
@@ -162,12 +162,15 @@ class Cohorts:
             return False
 
     def enter(self, member: Member, terms: Terms, now: Micros) -> bool:
-        """Take part. Returns True if this caller is to run `acquire_steps`, False if it is to run
-        `acquire_in_line_steps`.
+        """Take part, if this caller wants the lock in a way that can be shared. Returns True if it
+        is to run `acquire_steps`, False if it is to run `acquire_in_line_steps`.
 
         When these have succeeded, the caller calls `granted`. If they fail, it frees what was
         `given` to it and has its cohort `move_on`, or `dissolve` if the store failed it.
         """
+        alone, kept = member.claim.mode == "exclusive", member.care.keep
+        if terms.fair is False or not (alone and kept and self._pass_on):
+            return True
         if self._by_key.setdefault(member.key, member) is member:
             return True
         if terms.timeout == 0:
@@ -440,8 +443,3 @@ def _wait_of(member: Member, attempt: Attempt, terms: Terms) -> BoundedWait:
         attempt.key, member.claim.owner, terms.timeout, terms.store_patience, member.since,
         attempt_number=attempt.number, long_wait=terms.long_wait,
     )  # fmt: skip
-
-
-def takes_part(claim: Claim, terms: Terms) -> bool:
-    """Whether a claim is one of those that can share a hold."""
-    return terms.fair is not False and claim.mode == "exclusive" and terms.care.keep

@@ -40,10 +40,10 @@ class LeasesInUse:
         sinks: Sinks,
         check_usable: Callable[[], None],
         beats_per_second: float | None,
-        cohorts: Cohorts | None = None,
+        cohorts: Cohorts,
     ) -> None:
         self._driver = driver
-        self._cohorts = cohorts
+        self._cohorts: Cohorts | None = cohorts  # None in a forked child
         self._observations = observations
         self._batch = observations.facts.batch
         self._check_usable = check_usable

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from holdfast.core.acquiring import Terms, acquire_all_steps, acquire_steps
-from holdfast.core.cohorts import Member, acquire_in_line_steps, takes_part
+from holdfast.core.cohorts import Member, acquire_in_line_steps
 from holdfast.core.commands import Claim, Free, Offer, Renew, Take
 from holdfast.core.effects import Sleep, Steps
 from holdfast.core.evicting import evict_steps
@@ -79,11 +80,8 @@ def enter(
 
 def acquire(client: SimClient, op: Op, attempt: Attempt, terms: Terms) -> Script[Belief | None]:
     """Get a lease, together with other callers of this client that want the same."""
-    now = client.now()
-    if not takes_part(claim_of(attempt), terms):
-        steps = acquire_steps(client.observations, attempt, terms, now)
-        return (yield from enter(client, op, attempt, steps, _acquired_by(terms, now)))
-    member, cohorts = Member(attempt, terms.care, now), client.cohorts
+    now, cohorts = client.now(), client.cohorts
+    member = Member(attempt.key, claim_of(attempt), terms.care, now, ref(attempt))
     try:
         if cohorts.enter(member, terms, now):
             steps = acquire_steps(client.observations, attempt, terms, now)
