@@ -9,9 +9,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.api.leases_async import Lease
-from holdfast.api.options import OnLost, Seconds, check_cap, check_request_timeout, check_switch
+from holdfast.api.options import (
+    OnLost,
+    Seconds,
+    check_cap,
+    check_on_lost,
+    check_request_timeout,
+    check_switch,
+)
 from holdfast.api.requests import Requests
-from holdfast.core.acquiring import Terms, acquire_steps
+from holdfast.core.acquiring import acquire_steps
 from holdfast.core.cohorts import Member, acquire_in_line_steps
 from holdfast.core.commands import Claim, Free
 from holdfast.core.effects import Steps
@@ -88,8 +95,16 @@ class FaceClient(Client):
             presence=self.sinks.presence,
         )
 
-    async def acquire(self, attempt: Attempt, terms: Terms, on_lost: OnLost = None) -> Lease:
+    async def acquire(
+        self, key: str, ttl: Seconds | None, timeout: Seconds | None, mode: str | None,
+        limit: int | None, fair: bool | None, owner: str | None, note: dict[str, Any] | None,
+        keep: bool, max_hold: Seconds | None, on_lost: OnLost = None,
+    ) -> Lease:  # fmt: skip
         """Get a lease, in turn with other callers of this client that want the same."""
+        if on_lost is not None:
+            check_on_lost(on_lost, "cancel" if ASYNC else None)
+        terms = self.requests.terms(timeout, fair, keep, max_hold)
+        attempt = self.requests.claim(key, ttl, mode, limit, owner, note, terms)
         now, cohorts = clock.monotonic(), self.cohorts
         claim: Claim = attempt.command  # type: ignore[assignment]
         member = Member(attempt.key, claim, terms.care, now, weakref.ref(attempt))

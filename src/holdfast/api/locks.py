@@ -190,20 +190,9 @@ class Locks(Patterns):
                   `"cancel"`: the task inside the block is cancelled, and the end of the block
                   raises `LeaseLost`
         """
-        return self._acquire(
+        return self._here().acquire(
             key, ttl, timeout, mode, limit, fair, owner, note, keep, max_hold, on_lost
         )
-
-    def _acquire(
-        self, key: str, ttl: Seconds | None, timeout: Seconds | None, mode: str | None,
-        limit: int | None, fair: bool | None, owner: str | None, note: dict[str, Any] | None,
-        keep: bool, max_hold: Seconds | None, on_lost: OnLost = None,
-    ) -> Lease:  # fmt: skip
-        here = self._here()
-        check_on_lost(on_lost, None)
-        terms = here.requests.terms(timeout, fair, keep, max_hold)
-        attempt = here.requests.claim(key, ttl, mode, limit, owner, note, terms)
-        return here.acquire(attempt, terms, on_lost)
 
     def try_acquire(
         self, key: str, *, ttl: Seconds | None = None, mode: str | None = None,
@@ -215,7 +204,7 @@ class Locks(Patterns):
         The options are those of `acquire`.
         """
         try:
-            return self._acquire(key, ttl, 0, mode, limit, None, owner, note, keep, max_hold)
+            return self._here().acquire(key, ttl, 0, mode, limit, None, owner, note, keep, max_hold)
         except Busy as taken:
             log_in_vain(key, taken)
             return None
@@ -240,7 +229,8 @@ class Locks(Patterns):
         max_hold: Seconds | None, on_lost: OnLost,
     ) -> Leases:  # fmt: skip
         here = self._here()
-        check_on_lost(on_lost, None)
+        if on_lost is not None:
+            check_on_lost(on_lost, None)
         terms = here.requests.terms(timeout, fair, keep, max_hold)
         attempts = [
             here.requests.claim(want.key, ttl, want.mode, want.limit, owner, note, terms)
