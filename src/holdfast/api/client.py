@@ -100,7 +100,7 @@ class FaceClient(Client):
         member = Member(attempt.key, claim, terms.care, now, weakref.ref(attempt))
         self.leases.started(attempt, now)
         try:
-            self.leases.enter(attempt)
+            self.leases.enter(id(attempt))
             if cohorts.enter(member, terms, now):
                 steps = acquire_steps(self.observations, attempt, terms, now)
             else:
@@ -114,7 +114,7 @@ class FaceClient(Client):
             self._step_aside(member, attempt, why)
             raise
         finally:
-            self.leases.leave(attempt)
+            self.leases.leave(id(attempt))
 
     def _step_aside(self, member: Member, attempt: Attempt, why: BaseException) -> None:
         """A caller has failed: free what it has got, and let the next one go on."""
@@ -135,7 +135,7 @@ class FaceClient(Client):
         """Run the steps of an attempt. Returns its lease, or undoes what it has left and raises."""
         self.leases.started(attempt, clock.monotonic())
         try:
-            self.leases.enter(attempt)
+            self.leases.enter(id(attempt))
             hold = self.driver.run(steps)
             lease = self._lease_of(hold)
             self.leases.adopt(lease, how)
@@ -144,7 +144,7 @@ class FaceClient(Client):
             self.undo((attempt,), why, (attempt,))
             raise
         finally:
-            self.leases.leave(attempt)
+            self.leases.leave(id(attempt))
 
     def undo(
         self, attempts: Sequence[Attempt], why: BaseException, in_vain: Sequence[Attempt]

@@ -83,8 +83,11 @@ class Lease(LeaseBase[threading.Event]):
         finally:
             if member is not None and not passed_on:
                 leases.next_turn(hold)
-            leases.leave(attempt)
-        leases.finish_release(hold, freed, attempt.history)
+            leases.leave(id(attempt))
+        if freed:
+            leases.ended(hold, "released")
+        else:
+            leases.was_gone(hold, attempt.history)
         return freed
 
     def hand_over(self, *, ttl: Seconds | None = None) -> str:

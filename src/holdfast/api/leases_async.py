@@ -98,8 +98,11 @@ class Lease(LeaseBase[asyncio.Event]):
         finally:
             if member is not None and not passed_on:
                 leases.next_turn(hold)
-            leases.leave(attempt)
-        leases.finish_release(hold, freed, attempt.history)
+            leases.leave(id(attempt))
+        if freed:
+            leases.ended(hold, "released")
+        else:
+            leases.was_gone(hold, attempt.history)
         return freed
 
     async def hand_over(self, *, ttl: Seconds | None = None) -> str:

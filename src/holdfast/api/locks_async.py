@@ -262,7 +262,7 @@ class Locks(Patterns):
         for attempt in attempts:
             here.leases.started(attempt, now)
         try:
-            here.leases.enter(attempts)
+            here.leases.enter(id(attempts))
             await here.driver.run(acquire_all_steps(here.observations, attempts, terms))
             leases = Leases([here.leases.kept(attempt) for attempt in attempts])
             for lease in leases:
@@ -272,7 +272,7 @@ class Locks(Patterns):
             await here.undo(attempts, why, here.leases.disown(attempts))
             raise
         finally:
-            here.leases.leave(attempts)
+            here.leases.leave(id(attempts))
 
     async def join(
         self, ticket: str, *, keep: bool = True, max_hold: Seconds | None = None

@@ -53,6 +53,8 @@ class LeasesInUse:
         self.keeper = KeeperThread(self.beat, self._batch, self, beats_per_second)
         self.cleaning = Cleaning(driver)
         self._calls = self.cleaning.calls
+        # A call has ended, and has left nothing that the client does not know of.
+        self.leave: Callable[[int], None] = self._calls.discard
         self._adopting: dict[str, Any] = {}  # leases of an acquire_all that is still going on
 
     @property
@@ -69,15 +71,12 @@ class LeasesInUse:
             owner, mode = _who(attempt)
             self.sinks.emit(events.Started(attempt.key, owner, mode, attempt.number, attempt.trace))
 
-    def enter(self, call: object) -> None:
-        """A call begins that may get a lock: until `leave`, whoever closes the client waits for it
-        for a moment. Raises if it is closed already, which comes after: so one sees the other."""
-        self._calls.add(id(call))
+    def enter(self, call: int) -> None:
+        """A call with this id begins that may get a lock: until `leave`, whoever closes the client
+        waits for it for a moment. Raises if it is closed already, which comes after: so one sees
+        the other."""
+        self._calls.add(call)
         self._check_usable()
-
-    def leave(self, call: object) -> None:
-        """A call has ended, and has left nothing that the client does not know of."""
-        self._calls.discard(id(call))
 
     def gave_up(self, attempts: Sequence[Attempt], why: BaseException) -> None:
         """Tell the sinks that these attempts ended without a lease."""
@@ -185,7 +184,7 @@ class LeasesInUse:
             if hold.care.may_release:
                 return attempt
             self.ended(hold, "left")
-        self.leave(attempt)
+        self.leave(id(attempt))
         return None
 
     def pass_on(self, hold: Hold, attempt: Attempt, now: Micros) -> bool:
@@ -214,13 +213,10 @@ class LeasesInUse:
         back the mutex that another thread may have had."""
         self._cohorts = None
 
-    def finish_release(self, hold: Hold, freed: bool, history: History) -> None:
-        """Tell the sinks how the release went."""
-        if freed:
-            self.ended(hold, "released")
-        else:
-            hold.was_gone(history)
-            self.lost(hold)
+    def was_gone(self, hold: Hold, history: History) -> None:
+        """Tell the sinks that there was nothing left of a hold to be released."""
+        hold.was_gone(history)
+        self.lost(hold)
 
     def begin_hand_over(self, hold: Hold) -> None:
         """End a hold that is about to be offered to somebody else."""
