@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 from contextlib import nullcontext
 from typing import Any
-from weakref import ref
 
 import pytest
 
@@ -33,9 +32,7 @@ class Call:
 
     def __init__(self, owner: str, ttl: int = TTL, number: int = 0, key: str = "k") -> None:
         self.attempt = Attempt(key, Claim(owner, owner, "exclusive", ttl), number=number)
-        claim = self.attempt.command
-        assert isinstance(claim, Claim)
-        self.member = Member(key, claim, Care(), 0, ref(self.attempt))
+        self.member = Member(self.attempt, Care(), 0)
         self.woken = 0
         self.member.wake = self._wake
 
@@ -240,6 +237,26 @@ def test_who_takes_part() -> None:
     assert goes_alone(Terms(), keep=False)
     assert goes_alone(Terms(), mode="shared")
     assert goes_alone(Terms(), pass_on=False)
+
+
+def test_a_grant_in_the_moment_in_which_the_second_caller_comes(cohorts: Cohorts) -> None:
+    """The first one takes no mutex when it is granted the lock. Wherever the second one is by then:
+    the hold is the cohort's."""
+    a, b = Call("a"), Call("b")
+    cohorts.enter(a.member, Terms(), 0)
+    holds: list[Hold] = []
+
+    class Interleaved(dict[str, Any]):
+        """Calls the grant right after the cohort of a key is noted."""
+
+        def __setitem__(self, key: str, cohort: Any) -> None:
+            super().__setitem__(key, cohort)
+            holds.append(grant(cohorts, a))
+
+    cohorts._by_key = Interleaved(cohorts._by_key)
+    assert not cohorts.enter(b.member, Terms(), 0)
+    assert holds[0].member is a.member
+    assert cohorts.pass_on(holds[0], 1)
 
 
 def test_the_fence_of_a_lease_never_changes() -> None:

@@ -20,7 +20,7 @@ from holdfast.api.options import (
 from holdfast.api.requests import Requests
 from holdfast.core.acquiring import acquire_steps
 from holdfast.core.cohorts import Member, acquire_in_line_steps
-from holdfast.core.commands import Claim, Free
+from holdfast.core.commands import Free
 from holdfast.core.effects import Steps
 from holdfast.core.events import Event, How, Waiting
 from holdfast.core.holds import NO_BEAT, Attempt, Hold
@@ -106,8 +106,7 @@ class FaceClient(Client):
         terms = self.requests.terms(timeout, fair, keep, max_hold)
         attempt = self.requests.claim(key, ttl, mode, limit, owner, note, terms)
         now, cohorts = clock.monotonic(), self.cohorts
-        claim: Claim = attempt.command  # type: ignore[assignment]
-        member = Member(attempt.key, claim, terms.care, now, weakref.ref(attempt))
+        member = Member(attempt, terms.care, now)
         self.leases.started(attempt, now)
         try:
             self.leases.enter(id(attempt))

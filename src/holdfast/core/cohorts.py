@@ -38,7 +38,7 @@ from holdfast.core.commands import Claim
 from holdfast.core.effects import NOW, Emit, Park, Steps
 from holdfast.core.holds import BEATS_PER_TTL, Attempt, Care, Hold
 from holdfast.core.observations import Observations
-from holdfast.core.records import SECOND, DiscreetState, Holder, Micros, Waiter
+from holdfast.core.records import SECOND, Holder, Micros, Waiter
 from holdfast.core.waiting import BoundedWait
 
 # For so long after its grant a hold is passed on.
@@ -54,19 +54,21 @@ def _awake() -> None:
     """Wakes a caller that is awake."""
 
 
-class Member(DiscreetState, eq=False):
+class Member:
     """One call. Most find nobody else: then it stands for its cohort."""
 
-    key: str
-    claim: Claim
-    care: Care
-    since: Micros
-    work: Callable[[], Attempt | None]  # None when the call is gone
     cohort: Cohort | None = None
     hold: Hold | None = None  # what was granted to it
-    wake: Callable[[], object] = _awake  # replaced when the caller is parked
-    place: int = 0  # counted from the beginning of its cohort
-    apart: bool = False  # it goes to the store by itself: its line was dissolved
+    wake: Callable[[], object] = staticmethod(_awake)  # replaced when the caller is parked
+    place = 0  # counted from the beginning of its cohort
+    apart = False  # it goes to the store by itself: its line was dissolved
+
+    def __init__(self, attempt: Attempt, care: Care, now: Micros) -> None:
+        self.key = attempt.key
+        self.claim: Claim = attempt.command  # type: ignore[assignment]
+        self.care = care
+        self.since = now
+        self.work = ref(attempt)  # None when the call is gone
 
     @property
     def called(self) -> bool:
@@ -193,9 +195,10 @@ class Cohorts:
         if other is member:
             return None
         turn = Turn(other, other.work)
-        cohort = self._by_key[member.key] = Cohort(member.key, other.claim.ttl, turn)
-        other.cohort = cohort
-        turn.hold = other.hold  # after it can see its cohort: see `granted`
+        # In this order, because `granted` looks without the mutex, and from the end.
+        other.cohort = cohort = Cohort(member.key, other.claim.ttl, turn)
+        self._by_key[member.key] = cohort
+        turn.hold = other.hold
         return cohort
 
     def turn_of(self, member: Member, now: Micros) -> Turn | None:
@@ -218,7 +221,7 @@ class Cohorts:
         """A hold was granted to this caller: from now on it can be passed on."""
         if hold.member is not None:
             return  # it was passed on
-        lone = member.cohort is None and self._by_key.get(member.key) is member
+        lone = self._by_key.get(member.key) is member
         if not (lone or self._has_turn(member)):
             return
         hold.turn_began = member.since + hold.waited

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
-from weakref import ref
 
 from holdfast.core.acquiring import Terms, acquire_all_steps, acquire_steps
 from holdfast.core.cohorts import Member, acquire_in_line_steps
@@ -81,7 +80,7 @@ def enter(
 def acquire(client: SimClient, op: Op, attempt: Attempt, terms: Terms) -> Script[Belief | None]:
     """Get a lease, together with other callers of this client that want the same."""
     now, cohorts = client.now(), client.cohorts
-    member = Member(attempt.key, claim_of(attempt), terms.care, now, ref(attempt))
+    member = Member(attempt, terms.care, now)
     try:
         if cohorts.enter(member, terms, now):
             steps = acquire_steps(client.observations, attempt, terms, now)
