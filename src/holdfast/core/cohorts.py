@@ -170,8 +170,8 @@ class Cohorts:
         When these have succeeded, the caller calls `granted`. If they fail, it frees what was
         `given` to it and has its cohort `move_on`, or `dissolve` if the store failed it.
         """
-        alone, kept = member.claim.mode == "exclusive", member.care.keep
-        if terms.fair is False or not (alone and kept and self._pass_on):
+        shareable = member.claim.mode == "exclusive" and member.care.keep
+        if terms.fair is False or not shareable or not self._pass_on:
             return True
         if self._by_key.setdefault(member.key, member) is member:
             return True
