@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 import holdfast
-from holdfast import Locks, aio
+from holdfast import Locks
 from holdfast.api.requests import Requests
 from holdfast.runtime import clock
 from holdfast.stores.memory import MemoryStore
@@ -55,8 +55,6 @@ def short_calls(monkeypatch: pytest.MonkeyPatch, length: int | Callable[[], int]
         return clock.monotonic() + (length() if callable(length) else length)
 
     monkeypatch.setattr(Requests, "answers_by", answers_by)
-    for lease in (holdfast.Lease, aio.Lease):
-        monkeypatch.setattr(lease, "_answers_by", answers_by)
 
 
 def is_open(path: Path) -> bool:

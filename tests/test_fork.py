@@ -142,7 +142,7 @@ def test_threads_of_a_child_share_one_client(url: str) -> None:
             def use() -> None:
                 together.wait(10)
                 with locks.acquire("k", timeout=20) as lease:
-                    clients.append(id(lease._leases))
+                    clients.append(id(lease._client))
 
             threads = [threading.Thread(target=use) for _ in range(4)]
             for thread in threads:

@@ -370,12 +370,12 @@ def test_without_a_client(default: str) -> None:
 
     @holdfast.guard("one:{name}", ttl=60)
     def one(name: str) -> str:
-        clients.append(current_lease()._leases)
+        clients.append(current_lease()._client)
         return str(current_lease().key)
 
     @holdfast.guard("two", busy="raise")
     def two() -> str:
-        clients.append(current_lease()._leases)
+        clients.append(current_lease()._client)
         return one("nested")
 
     assert default_client._default_locks._locks is None

@@ -207,7 +207,7 @@ def test_the_last_to_free_a_key_ends_its_contention() -> None:
     store, knows = Amending(replace(HELD, version=4)), contended()
     assert play(release_steps(knows, Attempt("k", Free("t")), 0, SECOND), store)
     assert store.asked == [Amend]
-    assert not knows.to_amend("k", 0)
+    assert "k" not in knows.contended
 
 
 @pytest.mark.parametrize("lost", ["lose request", "lose reply"])

@@ -15,13 +15,12 @@ from holdfast.core.cohorts import (
     Cohorts,
     Member,
     acquire_in_line_steps,
-    takes_part,
 )
 from holdfast.core.commands import Claim, Granted
 from holdfast.core.effects import Emit
 from holdfast.core.holds import Attempt, Care, Hold, hold_of
 from holdfast.core.observations import Observations
-from holdfast.core.records import SECOND, Holder, Waiter
+from holdfast.core.records import SECOND, Holder, Mode, Waiter
 from holdfast.errors import Busy
 from holdfast.testing.sim.kinds import KINDS
 
@@ -220,13 +219,44 @@ def test_when_nobody_is_left_nothing_is_kept(cohorts: Cohorts) -> None:
 
 
 def test_who_takes_part() -> None:
-    """Exclusive, kept, and not with fair=False."""
-    claim = Claim("t", "o", "exclusive", TTL)
-    assert takes_part(claim, Terms())
-    assert takes_part(claim, Terms(timeout=0, fair=True))
-    assert not takes_part(claim, Terms(fair=False))
-    assert not takes_part(claim, Terms(care=Care(keep=False)))
-    assert not takes_part(Claim("t", "o", "shared", TTL), Terms())
+    """Exclusive, kept, not with fair=False, and not of a client that does not pass on."""
+
+    def goes_alone(
+        terms: Terms, *, mode: Mode = "exclusive", keep: bool = True, pass_on: bool = True
+    ) -> bool:
+        cohorts, first, call = Cohorts(nullcontext(), pass_on=pass_on), Call("a"), Call("b")
+        cohorts.enter(first.member, Terms(), 0)
+        grant(cohorts, first)
+        call.member.claim = Claim("t", "o", mode, TTL)
+        call.member.care = Care(keep=keep)
+        return cohorts.enter(call.member, terms, 0)
+
+    assert not goes_alone(Terms())
+    assert not goes_alone(Terms(timeout=0, fair=True))
+    assert goes_alone(Terms(fair=False))
+    assert goes_alone(Terms(), keep=False)
+    assert goes_alone(Terms(), mode="shared")
+    assert goes_alone(Terms(), pass_on=False)
+
+
+def test_a_grant_in_the_moment_in_which_the_second_caller_comes(cohorts: Cohorts) -> None:
+    """The first one takes no mutex when it is granted the lock. Wherever the second one is by then:
+    the hold is the cohort's."""
+    a, b = Call("a"), Call("b")
+    cohorts.enter(a.member, Terms(), 0)
+    holds: list[Hold] = []
+
+    class Interleaved(dict[str, Any]):
+        """Calls the grant right after the cohort of a key is noted."""
+
+        def __setitem__(self, key: str, cohort: Any) -> None:
+            super().__setitem__(key, cohort)
+            holds.append(grant(cohorts, a))
+
+    cohorts._by_key = Interleaved(cohorts._by_key)
+    assert not cohorts.enter(b.member, Terms(), 0)
+    assert holds[0].member is a.member
+    assert cohorts.pass_on(holds[0], 1)
 
 
 def test_the_fence_of_a_lease_never_changes() -> None:

@@ -125,7 +125,7 @@ def test_memory_is_bounded(observations: Observations) -> None:
         observations.wrote(str(number), View(None, 0, 0, EMPTY, 1))
         observations.saw(str(number), entry(holder()), 0, 0)
         observations.contend(str(number))
-    assert len(observations._contended) == REMEMBERED_KEYS
+    assert len(observations.contended) == REMEMBERED_KEYS
     assert len(observations._views) == REMEMBERED_KEYS
     assert len(observations._observed) == REMEMBERED_KEYS
     assert observations.recall(str(REMEMBERED_KEYS + 499)) is not None

@@ -50,7 +50,7 @@ def test_a_record_that_is_there_is_no_sign_of_others(seen: Observations) -> None
     acquire(seen, "second", store)
     assert store.kinds == [Swap, Swap]
     assert store.asked[1].version == FREE.version
-    assert not seen.to_amend("second", 0)
+    assert "second" not in seen.contended
     third = Store(NOTHING, DONE)
     acquire(seen, "third", third)
     assert third.kinds == [Load, Swap]

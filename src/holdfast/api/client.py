@@ -11,11 +11,18 @@ from typing import Any
 from msgspec.structs import replace
 
 from holdfast.api.leases import Lease
-from holdfast.api.options import OnLost, Seconds, check_cap, check_request_timeout, check_switch
+from holdfast.api.options import (
+    OnLost,
+    Seconds,
+    check_cap,
+    check_on_lost,
+    check_request_timeout,
+    check_switch,
+)
 from holdfast.api.requests import Requests
-from holdfast.core.acquiring import Terms, acquire_steps
-from holdfast.core.cohorts import Cohorts, Member, acquire_in_line_steps, takes_part
-from holdfast.core.commands import Claim, Free
+from holdfast.core.acquiring import acquire_steps
+from holdfast.core.cohorts import Member, acquire_in_line_steps
+from holdfast.core.commands import Free
 from holdfast.core.effects import Steps
 from holdfast.core.events import Event, How, Waiting
 from holdfast.core.holds import NO_BEAT, Attempt, Hold
@@ -28,6 +35,7 @@ from holdfast.runtime.driver import Driver
 from holdfast.stores.base import Store
 
 CALLER = "thread"
+this_caller = threading.current_thread
 
 
 class FaceClient(Client):
@@ -77,17 +85,21 @@ class FaceClient(Client):
             presence=self.sinks.presence,
         )
 
-    def acquire(self, attempt: Attempt, terms: Terms, on_lost: OnLost = None) -> Lease:
+    def acquire(
+        self, key: str, ttl: Seconds | None, timeout: Seconds | None, mode: str | None,
+        limit: int | None, fair: bool | None, owner: str | None, note: dict[str, Any] | None,
+        keep: bool, max_hold: Seconds | None, on_lost: OnLost = None,
+    ) -> Lease:  # fmt: skip
         """Get a lease, in turn with other callers of this client that want the same."""
+        if on_lost is not None:
+            check_on_lost(on_lost, None)
+        terms = self.requests.terms(timeout, fair, keep, max_hold)
+        attempt = self.requests.claim(key, ttl, mode, limit, owner, note, terms)
         now, cohorts = clock.monotonic(), self.cohorts
-        claim: Claim = attempt.command  # type: ignore[assignment]
-        if cohorts is None or not takes_part(claim, terms):
-            steps = acquire_steps(self.observations, attempt, terms, now)
-            return self.enter(attempt, steps, "acquired", on_lost)
         member = Member(attempt, terms.care, now)
         self.leases.started(attempt, now)
         try:
-            self.leases.enter(attempt)
+            self.leases.enter(id(attempt))
             if cohorts.enter(member, terms, now):
                 steps = acquire_steps(self.observations, attempt, terms, now)
             else:
@@ -95,21 +107,19 @@ class FaceClient(Client):
             hold = self.driver.run(steps)
             cohorts.granted(member, hold)
             lease = self._lease_of(hold, on_lost)
-            self.leases.adopt(hold, "acquired")
+            self.leases.adopt(lease, "acquired")
             return lease
         except BaseException as why:
-            self._step_aside(cohorts, member, attempt, why)
+            self._step_aside(member, attempt, why)
             raise
         finally:
-            self.leases.leave(attempt)
+            self.leases.leave(id(attempt))
 
-    def _step_aside(
-        self, cohorts: Cohorts, member: Member, attempt: Attempt, why: BaseException
-    ) -> None:
-        """A caller that took part has failed: free what it has got, and let the next one go on."""
+    def _step_aside(self, member: Member, attempt: Attempt, why: BaseException) -> None:
+        """A caller has failed: free what it has got, and let the next one go on."""
         if self.leases.forked:
             return
-        attempts = [attempt]
+        attempts, cohorts = [attempt], self.cohorts
         try:
             hold = cohorts.given(member)
             if hold is not None and self.leases.keeper.end(hold, "released"):
@@ -120,22 +130,20 @@ class FaceClient(Client):
         finally:
             cohorts.move_on(member)
 
-    def enter(
-        self, attempt: Attempt, steps: Steps[Hold], how: How, on_lost: OnLost = None
-    ) -> Lease:
+    def enter(self, attempt: Attempt, steps: Steps[Hold], how: How) -> Lease:
         """Run the steps of an attempt. Returns its lease, or undoes what it has left and raises."""
         self.leases.started(attempt, clock.monotonic())
         try:
-            self.leases.enter(attempt)
+            self.leases.enter(id(attempt))
             hold = self.driver.run(steps)
-            lease = self._lease_of(hold, on_lost)
-            self.leases.adopt(hold, how)
+            lease = self._lease_of(hold)
+            self.leases.adopt(lease, how)
             return lease
         except BaseException as why:
             self.undo((attempt,), why, (attempt,))
             raise
         finally:
-            self.leases.leave(attempt)
+            self.leases.leave(id(attempt))
 
     def undo(
         self, attempts: Sequence[Attempt], why: BaseException, in_vain: Sequence[Attempt]
@@ -156,9 +164,9 @@ class FaceClient(Client):
         self.leases.keep(self._lease_of(hold))
 
     def _lease_of(self, hold: Hold, on_lost: OnLost = None) -> Lease:
-        caller = _caller()
+        caller = this_caller()
         hold.caller = None if caller is None else weakref.ref(caller)
-        lease = Lease(self.leases, self.driver, self.observations, hold)
+        lease = Lease(self, hold)
         if on_lost is not None:
             lease._react_to_loss(on_lost)
         return lease
@@ -180,9 +188,4 @@ class FaceClient(Client):
 
     def _waits_for_itself(self, key: str, holders: Sequence[Any]) -> bool:
         fences = {holder.fence for holder in holders}
-        return bool(fences) and self.leases.holds_itself(key, fences, _caller())
-
-
-def _caller() -> Any:
-    """Returns the thread or task that runs this."""
-    return threading.current_thread()
+        return bool(fences) and self.leases.holds_itself(key, fences, this_caller())

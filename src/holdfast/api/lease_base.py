@@ -14,7 +14,7 @@ from holdfast.core.holds import Hold
 from holdfast.core.records import SECOND, Mode, Note
 from holdfast.errors import UsageError
 from holdfast.runtime import clock, fork_hooks
-from holdfast.runtime.leases_in_use import LeasesInUse
+from holdfast.runtime.client import Client
 
 R = TypeVar("R")
 E = TypeVar("E")
@@ -57,13 +57,12 @@ class Signals(Generic[E]):
 class LeaseBase(Generic[E]):
     """A grant in its holder's hands, until it is released, handed over or lost."""
 
-    __slots__ = ("__weakref__", "_callbacks", "_hold", "_leases")
+    __slots__ = ("__weakref__", "_callbacks", "_client", "_hold")
     _callbacks: dict[str, list[Callable[..., Any]]]  # there as soon as there are signals
 
-    def __init__(self, leases: LeasesInUse, hold: Hold) -> None:
-        self._leases = leases
+    def __init__(self, client: Client, hold: Hold) -> None:
+        self._client = client
         self._hold = hold
-        leases.keeper.refer(self, hold)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         # For `copy` and `pickle`. There can be no second one: the first that is dropped ends it.
@@ -123,7 +122,7 @@ class LeaseBase(Generic[E]):
     @property
     def held(self) -> bool:
         """Whether the lease is surely valid now. Never asks the store."""
-        return self._leases.held(self._hold)
+        return self._client.leases.held(self._hold)
 
     def remaining(self) -> float:
         """Returns how many seconds the lease is valid without another renewal; 0 if it is not."""
@@ -133,7 +132,7 @@ class LeaseBase(Generic[E]):
 
     def check(self) -> None:
         """Raise `LeaseLost` unless the lease is surely valid now. Never asks the store."""
-        self._leases.check_held(self._hold)
+        self._client.leases.check_held(self._hold)
 
     def alive(self) -> None:
         """Give a sign of life. A lease with a watchdog is lost if none comes for that time."""
@@ -160,11 +159,11 @@ class LeaseBase(Generic[E]):
         """
         hold = self._hold
         hold.shared = True  # before the check: a release that comes between must not pass it on
-        self._leases.check_held(hold)
+        self._client.leases.check_held(hold)
         if check_switch(release, "release"):
-            self._leases.check_may_end(hold)
+            self._client.leases.check_may_end(hold)
         hold.shared = True
-        trace = self._leases.sinks.trace_of(hold.attempt)
+        trace = self._client.leases.sinks.trace_of(hold.attempt)
         return share_ticket(hold, release=release, trace=trace)
 
     # --- what it tells ----------------------------------------------------------------------

@@ -4,27 +4,24 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.api.lease_base import LeaseBase, LeasesBase, graver
 from holdfast.api.options import OnLost, Seconds
 from holdfast.api.requests import hand_over_ticket
 from holdfast.core.events import StoreTrouble
 from holdfast.core.handing_over import offer_steps
-from holdfast.core.holds import Hold
-from holdfast.core.observations import Observations
-from holdfast.core.records import Micros
 from holdfast.core.releasing import release_steps
 from holdfast.core.renewing import renew_steps
 from holdfast.errors import HoldfastError, LeaseLost, OutcomeUnknown, Unavailable
 from holdfast.observe.log import logger, printable
 from holdfast.runtime import clock
-from holdfast.runtime.driver import Driver
-from holdfast.runtime.leases_in_use import LeasesInUse
 
-_SLOTS = ("_driver", "_observations")
+if TYPE_CHECKING:
+    from holdfast.api.client import FaceClient
+
+import threading
 
 
 class Lease(LeaseBase[threading.Event]):
@@ -36,21 +33,16 @@ class Lease(LeaseBase[threading.Event]):
     callbacks come on the loop.
     """
 
-    __slots__ = _SLOTS
-
-    def __init__(
-        self, leases: LeasesInUse, driver: Driver, observations: Observations, hold: Hold
-    ) -> None:
-        super().__init__(leases, hold)
-        self._driver = driver
-        self._observations = observations
+    __slots__ = ()
+    _client: FaceClient
 
     def renew(self) -> None:
         """Renew the lease now. Raises `LeaseLost` if it is gone. The keeper does this by itself."""
-        leases, hold = self._leases, self._hold
+        client, leases, hold = self._client, self._client.leases, self._hold
         leases.check_renewable(hold)
+        until = client.requests.answers_by()
         try:
-            self._driver.run(renew_steps(self._observations, hold, self._answers_by()))
+            client.driver.run(renew_steps(client.observations, hold, until))
         except LeaseLost as lost:
             leases.keeper.lose(hold, lost.why)
             raise
@@ -62,7 +54,7 @@ class Lease(LeaseBase[threading.Event]):
         Raises if the store does not answer within `request_timeout`. It is tried for a while longer
         in the background, and in the end the ttl frees the lock.
         """
-        leases, hold = self._leases, self._hold
+        client, leases, hold = self._client, self._client.leases, self._hold
         attempt = leases.begin_release(hold)
         if attempt is None:
             return False
@@ -73,10 +65,11 @@ class Lease(LeaseBase[threading.Event]):
             passed_on = in_line and leases.pass_on(hold, attempt, now)
             if passed_on:
                 return True
-            until = now + self._driver.request_timeout
-            freed = self._driver.run(release_steps(self._observations, attempt, now, until))
+            until = now + client.driver.request_timeout
+            steps = release_steps(client.observations, attempt, now, until)
+            freed = client.driver.run(steps)
         except (Unavailable, OutcomeUnknown):
-            self._driver.undo_later((attempt,))
+            client.driver.undo_later((attempt,))
             leases.ended(hold, "abandoned")
             raise
         except HoldfastError:
@@ -85,13 +78,16 @@ class Lease(LeaseBase[threading.Event]):
         except BaseException:
             if not leases.is_passed_on(hold):
                 leases.ended(hold, "abandoned")
-                self._driver.undo((attempt,))
+                client.driver.undo((attempt,))
             raise
         finally:
             if member is not None and not passed_on:
                 leases.next_turn(hold)
-            leases.leave(attempt)
-        leases.finish_release(hold, freed, attempt.history)
+            leases.leave(id(attempt))
+        if freed:
+            leases.ended(hold, "released")
+        else:
+            leases.was_gone(hold, attempt.history)
         return freed
 
     def hand_over(self, *, ttl: Seconds | None = None) -> str:
@@ -100,20 +96,21 @@ class Lease(LeaseBase[threading.Event]):
         The lease ends here whatever happens. The next party gets a new fence. If nobody takes the
         lease within `ttl` (by default the lease's own), the lock is free.
         """
-        leases, hold = self._leases, self._hold
+        client, leases, hold = self._client, self._client.leases, self._hold
         leases.check_renewable(hold)
         leases.check_may_end(hold)
         attempt, ticket = hand_over_ticket(hold, ttl, leases.sinks.trace_of(hold.attempt))
         leases.begin_hand_over(hold, attempt)
         try:
-            self._driver.run(offer_steps(self._observations, attempt, self._answers_by()))
+            until = client.requests.answers_by()
+            client.driver.run(offer_steps(client.observations, attempt, until))
         except BaseException:
             leases.ended(hold, "abandoned")
-            self._driver.undo((attempt,))
+            client.driver.undo((attempt,))
             raise
         finally:
             leases.next_turn(hold)
-            leases.leave(attempt)
+            leases.leave(id(attempt))
         leases.handed_over(hold)
         return str(ticket)
 
@@ -135,15 +132,12 @@ class Lease(LeaseBase[threading.Event]):
             self.release()
         except HoldfastError as trouble:
             again = isinstance(trouble, (Unavailable, OutcomeUnknown))
-            self._leases.sinks.emit(StoreTrouble(self.key, str(trouble), "release", again))
+            self._client.leases.sinks.emit(StoreTrouble(self.key, str(trouble), "release", again))
 
     def _react_to_loss(self, on_lost: OnLost) -> None:
         """Do what the caller of `acquire` wants at a loss."""
         if callable(on_lost):
             self.on_lost(on_lost)
-
-    def _answers_by(self) -> Micros:
-        return clock.monotonic() + self._driver.request_timeout
 
     # --- what it tells ----------------------------------------------------------------------
 
@@ -156,7 +150,7 @@ class Lease(LeaseBase[threading.Event]):
     def _call(self, callback: Callable[..., Any]) -> None:
         call = functools.partial(_call_back, callback, self)
         try:
-            self._leases.callbacks.run(call)
+            self._client.leases.callbacks.run(call)
         except RuntimeError:  # no thread can be started; the keeper must go on all the same
             key = printable(self.key)
             logger.exception("A callback of the lease on %s could not be called", key)

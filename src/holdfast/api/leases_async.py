@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.api.lease_base import LeaseBase, LeasesBase, graver
 from holdfast.api.options import OnLost, Seconds
@@ -13,16 +13,15 @@ from holdfast.api.requests import hand_over_ticket
 from holdfast.core.events import StoreTrouble
 from holdfast.core.handing_over import offer_steps
 from holdfast.core.holds import Hold
-from holdfast.core.observations import Observations
-from holdfast.core.records import Micros
 from holdfast.core.releasing import release_steps
 from holdfast.core.renewing import renew_steps
 from holdfast.errors import HoldfastError, LeaseLost, OutcomeUnknown, Unavailable
 from holdfast.observe.log import logger, printable
 from holdfast.runtime import clock
-from holdfast.runtime.driver_async import Driver
 from holdfast.runtime.flavour import ASYNC
-from holdfast.runtime.leases_in_use import LeasesInUse
+
+if TYPE_CHECKING:
+    from holdfast.api.client_async import FaceClient
 
 if ASYNC:
     import asyncio
@@ -30,8 +29,6 @@ if ASYNC:
     from holdfast.api.cancel_when_lost import CancelWhenLost, raise_lost
 else:
     import threading  # noqa: F401
-
-_SLOTS = ("_driver", "_observations")
 
 
 class Lease(LeaseBase[asyncio.Event]):
@@ -43,25 +40,24 @@ class Lease(LeaseBase[asyncio.Event]):
     callbacks come on the loop.
     """
 
-    __slots__ = ("_cancels", "_driver", "_loop", "_observations", "_scope") if ASYNC else _SLOTS
+    __slots__ = ("_cancels", "_loop", "_scope") if ASYNC else ()
+    _client: FaceClient
 
-    def __init__(
-        self, leases: LeasesInUse, driver: Driver, observations: Observations, hold: Hold
-    ) -> None:
-        super().__init__(leases, hold)
-        self._driver = driver
-        self._observations = observations
-        if ASYNC:
+    if ASYNC:
+
+        def __init__(self, client: FaceClient, hold: Hold) -> None:
+            super().__init__(client, hold)
             self._loop = asyncio.get_running_loop()
             self._cancels = False  # a loss cancels the task inside the lease's block
             self._scope: CancelWhenLost | None = None
 
     async def renew(self) -> None:
         """Renew the lease now. Raises `LeaseLost` if it is gone. The keeper does this by itself."""
-        leases, hold = self._leases, self._hold
+        client, leases, hold = self._client, self._client.leases, self._hold
         leases.check_renewable(hold)
+        until = client.requests.answers_by()
         try:
-            await self._driver.run(renew_steps(self._observations, hold, self._answers_by()))
+            await client.driver.run(renew_steps(client.observations, hold, until))
         except LeaseLost as lost:
             leases.keeper.lose(hold, lost.why)
             raise
@@ -73,7 +69,7 @@ class Lease(LeaseBase[asyncio.Event]):
         Raises if the store does not answer within `request_timeout`. It is tried for a while longer
         in the background, and in the end the ttl frees the lock.
         """
-        leases, hold = self._leases, self._hold
+        client, leases, hold = self._client, self._client.leases, self._hold
         attempt = leases.begin_release(hold)
         if attempt is None:
             return False
@@ -84,10 +80,11 @@ class Lease(LeaseBase[asyncio.Event]):
             passed_on = in_line and leases.pass_on(hold, attempt, now)
             if passed_on:
                 return True
-            until = now + self._driver.request_timeout
-            freed = await self._driver.run(release_steps(self._observations, attempt, now, until))
+            until = now + client.driver.request_timeout
+            steps = release_steps(client.observations, attempt, now, until)
+            freed = await client.driver.run(steps)
         except (Unavailable, OutcomeUnknown):
-            self._driver.undo_later((attempt,))
+            client.driver.undo_later((attempt,))
             leases.ended(hold, "abandoned")
             raise
         except HoldfastError:
@@ -96,13 +93,16 @@ class Lease(LeaseBase[asyncio.Event]):
         except BaseException:
             if not leases.is_passed_on(hold):
                 leases.ended(hold, "abandoned")
-                await self._driver.undo((attempt,))
+                await client.driver.undo((attempt,))
             raise
         finally:
             if member is not None and not passed_on:
                 leases.next_turn(hold)
-            leases.leave(attempt)
-        leases.finish_release(hold, freed, attempt.history)
+            leases.leave(id(attempt))
+        if freed:
+            leases.ended(hold, "released")
+        else:
+            leases.was_gone(hold, attempt.history)
         return freed
 
     async def hand_over(self, *, ttl: Seconds | None = None) -> str:
@@ -111,20 +111,21 @@ class Lease(LeaseBase[asyncio.Event]):
         The lease ends here whatever happens. The next party gets a new fence. If nobody takes the
         lease within `ttl` (by default the lease's own), the lock is free.
         """
-        leases, hold = self._leases, self._hold
+        client, leases, hold = self._client, self._client.leases, self._hold
         leases.check_renewable(hold)
         leases.check_may_end(hold)
         attempt, ticket = hand_over_ticket(hold, ttl, leases.sinks.trace_of(hold.attempt))
         leases.begin_hand_over(hold, attempt)
         try:
-            await self._driver.run(offer_steps(self._observations, attempt, self._answers_by()))
+            until = client.requests.answers_by()
+            await client.driver.run(offer_steps(client.observations, attempt, until))
         except BaseException:
             leases.ended(hold, "abandoned")
-            await self._driver.undo((attempt,))
+            await client.driver.undo((attempt,))
             raise
         finally:
             leases.next_turn(hold)
-            leases.leave(attempt)
+            leases.leave(id(attempt))
         leases.handed_over(hold)
         return str(ticket)
 
@@ -153,7 +154,7 @@ class Lease(LeaseBase[asyncio.Event]):
             await self.release()
         except HoldfastError as trouble:
             again = isinstance(trouble, (Unavailable, OutcomeUnknown))
-            self._leases.sinks.emit(StoreTrouble(self.key, str(trouble), "release", again))
+            self._client.leases.sinks.emit(StoreTrouble(self.key, str(trouble), "release", again))
 
     def _react_to_loss(self, on_lost: OnLost) -> None:
         """Do what the caller of `acquire` wants at a loss."""
@@ -168,9 +169,6 @@ class Lease(LeaseBase[asyncio.Event]):
             """From now on a loss cancels the current task, if the caller of `acquire` wants it."""
             if self._cancels:
                 self._scope = CancelWhenLost(self)
-
-    def _answers_by(self) -> Micros:
-        return clock.monotonic() + self._driver.request_timeout
 
     # --- what it tells ----------------------------------------------------------------------
 
@@ -192,7 +190,7 @@ class Lease(LeaseBase[asyncio.Event]):
             self._on_loop(functools.partial(_in_task, call))
         else:
             try:
-                self._leases.callbacks.run(call)
+                self._client.leases.callbacks.run(call)
             except RuntimeError:  # no thread can be started; the keeper must go on all the same
                 key = printable(self.key)
                 logger.exception("A callback of the lease on %s could not be called", key)
@@ -201,7 +199,7 @@ class Lease(LeaseBase[asyncio.Event]):
 
         def _home(self) -> asyncio.AbstractEventLoop:
             """The loop on which the lease was acquired; once that is closed, its client's loop."""
-            follows = self._driver.loop if self._loop.is_closed() else None
+            follows = self._client.driver.loop if self._loop.is_closed() else None
             return self._loop if follows is None else follows
 
         def _on_loop(self, call: Callable[[], Any]) -> None:

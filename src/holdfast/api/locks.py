@@ -191,20 +191,9 @@ class Locks(Patterns):
                   `"cancel"`: the task inside the block is cancelled, and the end of the block
                   raises `LeaseLost`
         """
-        return self._acquire(
+        return self._here().acquire(
             key, ttl, timeout, mode, limit, fair, owner, note, keep, max_hold, on_lost
         )
-
-    def _acquire(
-        self, key: str, ttl: Seconds | None, timeout: Seconds | None, mode: str | None,
-        limit: int | None, fair: bool | None, owner: str | None, note: dict[str, Any] | None,
-        keep: bool, max_hold: Seconds | None, on_lost: OnLost = None,
-    ) -> Lease:  # fmt: skip
-        here = self._here()
-        check_on_lost(on_lost, None)
-        terms = here.requests.terms(timeout, fair, keep, max_hold)
-        attempt = here.requests.claim(key, ttl, mode, limit, owner, note, terms)
-        return here.acquire(attempt, terms, on_lost)
 
     def try_acquire(
         self, key: str, *, ttl: Seconds | None = None, mode: str | None = None,
@@ -216,7 +205,7 @@ class Locks(Patterns):
         The options are those of `acquire`.
         """
         try:
-            return self._acquire(key, ttl, 0, mode, limit, None, owner, note, keep, max_hold)
+            return self._here().acquire(key, ttl, 0, mode, limit, None, owner, note, keep, max_hold)
         except Busy as taken:
             log_in_vain(key, taken)
             return None
@@ -241,7 +230,8 @@ class Locks(Patterns):
         max_hold: Seconds | None, on_lost: OnLost,
     ) -> Leases:  # fmt: skip
         here = self._here()
-        check_on_lost(on_lost, None)
+        if on_lost is not None:
+            check_on_lost(on_lost, None)
         terms = here.requests.terms(timeout, fair, keep, max_hold)
         attempts = [
             here.requests.claim(want.key, ttl, want.mode, want.limit, owner, note, terms)
@@ -251,7 +241,7 @@ class Locks(Patterns):
         for attempt in attempts:
             here.leases.started(attempt, now)
         try:
-            here.leases.enter(attempts)
+            here.leases.enter(id(attempts))
             here.driver.run(acquire_all_steps(here.observations, attempts, terms))
             leases = Leases([here.leases.kept(attempt) for attempt in attempts])
             for lease in leases:
@@ -261,7 +251,7 @@ class Locks(Patterns):
             here.undo(attempts, why, here.leases.disown(attempts))
             raise
         finally:
-            here.leases.leave(attempts)
+            here.leases.leave(id(attempts))
 
     def join(self, ticket: str, *, keep: bool = True, max_hold: Seconds | None = None) -> Lease:
         """Keep a lease alive together with the party that made the ticket with `share()`."""

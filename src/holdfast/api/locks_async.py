@@ -197,26 +197,14 @@ class Locks(Patterns):
         """
         if ASYNC:
             return Acquiring(
-                functools.partial(
-                    self._acquire, key, ttl, timeout, mode, limit, fair, owner, note, keep,
-                    max_hold, on_lost,
+                lambda: self._here().acquire(
+                    key, ttl, timeout, mode, limit, fair, owner, note, keep, max_hold, on_lost
                 )
-            )  # fmt: skip
+            )
         else:
-            return self._acquire(
+            return self._here().acquire(
                 key, ttl, timeout, mode, limit, fair, owner, note, keep, max_hold, on_lost
             )
-
-    def _acquire(
-        self, key: str, ttl: Seconds | None, timeout: Seconds | None, mode: str | None,
-        limit: int | None, fair: bool | None, owner: str | None, note: dict[str, Any] | None,
-        keep: bool, max_hold: Seconds | None, on_lost: OnLost = None,
-    ) -> Coroutine[Any, Any, Lease]:  # fmt: skip
-        here = self._here()
-        check_on_lost(on_lost, "cancel" if ASYNC else None)
-        terms = here.requests.terms(timeout, fair, keep, max_hold)
-        attempt = here.requests.claim(key, ttl, mode, limit, owner, note, terms)
-        return here.acquire(attempt, terms, on_lost)
 
     async def try_acquire(
         self, key: str, *, ttl: Seconds | None = None, mode: str | None = None,
@@ -228,7 +216,9 @@ class Locks(Patterns):
         The options are those of `acquire`.
         """
         try:
-            return await self._acquire(key, ttl, 0, mode, limit, None, owner, note, keep, max_hold)
+            return await self._here().acquire(
+                key, ttl, 0, mode, limit, None, owner, note, keep, max_hold
+            )
         except Busy as taken:
             log_in_vain(key, taken)
             return None
@@ -263,7 +253,8 @@ class Locks(Patterns):
         max_hold: Seconds | None, on_lost: OnLost,
     ) -> Leases:  # fmt: skip
         here = self._here()
-        check_on_lost(on_lost, "cancel" if ASYNC else None)
+        if on_lost is not None:
+            check_on_lost(on_lost, "cancel" if ASYNC else None)
         terms = here.requests.terms(timeout, fair, keep, max_hold)
         attempts = [
             here.requests.claim(want.key, ttl, want.mode, want.limit, owner, note, terms)
@@ -273,7 +264,7 @@ class Locks(Patterns):
         for attempt in attempts:
             here.leases.started(attempt, now)
         try:
-            here.leases.enter(attempts)
+            here.leases.enter(id(attempts))
             await here.driver.run(acquire_all_steps(here.observations, attempts, terms))
             leases = Leases([here.leases.kept(attempt) for attempt in attempts])
             for lease in leases:
@@ -283,7 +274,7 @@ class Locks(Patterns):
             await here.undo(attempts, why, here.leases.disown(attempts))
             raise
         finally:
-            here.leases.leave(attempts)
+            here.leases.leave(id(attempts))
 
     async def join(
         self, ticket: str, *, keep: bool = True, max_hold: Seconds | None = None

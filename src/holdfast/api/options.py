@@ -74,7 +74,7 @@ def check_cap(beats_per_second: Any) -> float | None:
 
 def check_on_lost(on_lost: Any, word: str | None) -> None:
     """Raise unless `acquire(on_lost=…)` can do this: call a function, or do what `word` says."""
-    if on_lost is None or callable(on_lost) or (word is not None and on_lost == word):
+    if callable(on_lost) or (word is not None and on_lost == word):
         return
     if on_lost == "cancel":
         raise BadOption(

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from holdfast.api import options
 from holdfast.api.options import Seconds
-from holdfast.core.acquiring import Terms, may_inherit, place_ttl_for, queues_at_once
+from holdfast.core.acquiring import Terms, may_inherit, place_ttl_for
 from holdfast.core.commands import Claim, Offer, Renew, Take
 from holdfast.core.contract import Facts
 from holdfast.core.discreet import hidden
@@ -72,7 +72,7 @@ class Requests:
         checked_ttl = self.ttl if ttl is None else options.check_ttl(ttl)
         scripted = self._facts.scripted
         # Decided here for the usual case, it saves `acquire_steps` a copy of the claim.
-        queue = scripted and queues_at_once(terms, scripted)
+        queue = scripted and terms.fair is not False and terms.timeout != 0
         checked_owner = self.owner if owner is None else options.check_owner(owner)
         checked_note = NO_NOTE if note is None else options.check_note(note)
         # After all checks: the traceback of an error might show it.

@@ -79,12 +79,6 @@ class Terms(Struct, frozen=True, gc=False):
     long_wait: Micros | None = LONG_WAIT
 
 
-def queues_at_once(terms: Terms, in_one_trip: bool) -> bool:
-    """Whether a claim takes a place in the queue at its first try. `in_one_trip`: the refusal and
-    the place are one request."""
-    return (terms.fair or in_one_trip) and terms.fair is not False and terms.timeout != 0
-
-
 def place_ttl_for(ttl: Micros, ahead: int, cheap: bool) -> Micros:
     """Returns how long a place in the queue lasts with so many ahead of it."""
     place_ttl = QUEUE_PLACE_TTL + ahead * TTL_PER_PLACE_AHEAD
@@ -154,9 +148,12 @@ def acquire_steps(
     attempt.by = answers_by(started, terms.timeout, terms.request_timeout)
     facts = observations.facts
     wait: _Wait | None = None  # most claims are granted at once and need none
-    waited_long = now - started >= ANNOUNCE_AFTER and terms.fair is not False
-    amends = observations.to_amend(attempt.key, now)
-    if not claim.queue and (waited_long or queues_at_once(terms, facts.scripted or amends)):
+    # Where the refusal and the place are one request, a claim asks for a place at its first try.
+    in_one_trip = facts.scripted or (
+        attempt.key in observations.contended and observations.can_amend(now)
+    )
+    queues = terms.fair or in_one_trip or now - started >= ANNOUNCE_AFTER
+    if queues and not claim.queue and terms.timeout != 0:
         wait = _wait_of(attempt, terms, started, facts)
         known = observations.recall(attempt.key)
         wait.get_in_line(now, len(known.record.queue) if known else 0)
@@ -183,9 +180,10 @@ def acquire_steps(
             continue
         now = view.got
         if too_late is None and type(verdict) is Granted:
-            hold = hold_of(attempt.key, verdict, _sent_at(attempt, verdict, view), terms.care)
+            sent, waited = _sent_at(attempt, verdict, view), now - started
+            hold = hold_of(attempt.key, verdict, sent, terms.care, waited, attempt.number)
             if hold.valid(now):
-                return _got(hold, attempt, now - started)
+                return hold
         wait = wait or _wait_of(attempt, terms, started, facts)
         if too_late is not None:
             too_late = None
@@ -202,7 +200,8 @@ def acquire_steps(
                 now = yield from NOW
                 heir = _inherit(attempt, inherited, terms.care, now)
                 if heir is not None:
-                    return _got(heir, attempt, now - started)
+                    heir.waited = now - started
+                    return heir
         else:
             assert isinstance(verdict, Mismatch)
             raise LimitMismatch(
@@ -216,11 +215,6 @@ def acquire_steps(
             raise wait.not_free(verdict.holders, verdict.places())
         if not wait.claim.queue and now >= wait.announce_at:
             wait.get_in_line(now, verdict.places() if type(verdict) is Blocked else 0)
-
-
-def _got(hold: Hold, attempt: Attempt, waited: Micros) -> Hold:
-    hold.waited, hold.attempt = waited, attempt.number
-    return hold
 
 
 def _inherit(attempt: Attempt, inherited: Inherited, care: Care, now: Micros) -> Hold | None:
@@ -238,7 +232,8 @@ def _inherit(attempt: Attempt, inherited: Inherited, care: Care, now: Micros) ->
     ):
         return None
     holder = claim.holder(inherited.fence, inherited.at, inherited.expires_at, latest)
-    hold = hold_of(attempt.key, Granted(holder, (), inherited.last), sent, care)
+    granted = Granted(holder, (), inherited.last)
+    hold = hold_of(attempt.key, granted, sent, care, attempt=attempt.number)
     hold.acquired = hold.alive = now  # and not when we took our place
     hold.contended = inherited.contended
     return hold

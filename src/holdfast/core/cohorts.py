@@ -57,8 +57,8 @@ def _awake() -> None:
 
 
 class Member:
-    """One call that takes part. As long as it is the only one for its key, `Cohorts` has the member
-    itself in the place of a `Cohort`."""
+    """One call. As long as it is the only one for its key, `Cohorts` has the member itself in the
+    place of a `Cohort`."""
 
     cohort: Cohort | None = None
     hold: Hold | None = None  # what was granted to it
@@ -139,10 +139,12 @@ class Cohort:
 
 
 class Cohorts:
-    """All cohorts of one client. `alone` is a lock that keeps other threads out."""
+    """All cohorts of one client. `alone` is a lock that keeps other threads out. Without `pass_on`
+    every caller goes to the store by itself."""
 
-    def __init__(self, alone: AbstractContextManager[object]) -> None:
+    def __init__(self, alone: AbstractContextManager[object], *, pass_on: bool = True) -> None:
         self._alone = alone
+        self._pass_on = pass_on
         self._by_key: dict[str, Cohort | Member] = {}
 
     # --- to get it ------------------------------------------------------------------------------
@@ -166,12 +168,15 @@ class Cohorts:
             return False
 
     def enter(self, member: Member, terms: Terms, now: Micros) -> bool:
-        """Take part. Returns True if this caller is to run `acquire_steps`, False if it is to run
-        `acquire_in_line_steps`.
+        """Take part, if this caller wants the lock in a way that can be shared. Returns True if it
+        is to run `acquire_steps`, False if it is to run `acquire_in_line_steps`.
 
         When these steps have succeeded, the caller calls `granted`. If they fail, the caller frees
         what it was `given` and calls `move_on`; before that `dissolve`, if the store failed.
         """
+        shareable = member.claim.mode == "exclusive" and member.care.keep
+        if terms.fair is False or not shareable or not self._pass_on:
+            return True
         if self._by_key.setdefault(member.key, member) is member:
             return True
         if terms.timeout == 0:
@@ -195,9 +200,10 @@ class Cohorts:
         if other is member:
             return None
         turn = Turn(other, other.work)
-        cohort = self._by_key[member.key] = Cohort(member.key, other.claim.ttl, turn)
-        other.cohort = cohort
-        turn.hold = other.hold  # after it can see its cohort: see `granted`
+        # In this order, because `granted` looks without the mutex, and from the end.
+        other.cohort = cohort = Cohort(member.key, other.claim.ttl, turn)
+        self._by_key[member.key] = cohort
+        turn.hold = other.hold
         return cohort
 
     def turn_of(self, member: Member, now: Micros) -> Turn | None:
@@ -220,7 +226,7 @@ class Cohorts:
         """A hold was granted to this caller: from now on it can be passed on."""
         if hold.member is not None:
             return  # it was passed on
-        lone = member.cohort is None and self._by_key.get(member.key) is member
+        lone = self._by_key.get(member.key) is member
         if not (lone or self._has_turn(member)):
             return
         hold.turn_began = member.since + hold.waited
@@ -448,8 +454,3 @@ def _wait_of(member: Member, attempt: Attempt, terms: Terms) -> BoundedWait:
         attempt.key, member.claim.owner, terms.timeout, terms.store_patience, member.since,
         attempt_number=attempt.number, long_wait=terms.long_wait,
     )  # fmt: skip
-
-
-def takes_part(claim: Claim, terms: Terms) -> bool:
-    """Whether a claim is one of those that can share a hold."""
-    return terms.fair is not False and claim.mode == "exclusive" and terms.care.keep

@@ -25,8 +25,8 @@ def enter_steps(
         verdict, view = yield from retry_command_steps(observations, attempt, "use a ticket", until)
         if not isinstance(verdict, Granted):
             raise (yield from _refused_steps(observations, attempt.key, until))
-        hold = hold_of(attempt.key, verdict, attempt.sent_at(verdict.holder.beat), care)
-        hold.attempt = attempt.number
+        sent = attempt.sent_at(verdict.holder.beat)
+        hold = hold_of(attempt.key, verdict, sent, care, attempt=attempt.number)
         if hold.fence < fence:  # it was passed on, and the store does not know yet to whom
             hold.holder = replace(hold.holder, fence=fence)
         if hold.valid(view.got):

@@ -134,13 +134,15 @@ class Hold(DiscreetState, eq=False):
         return ""
 
 
-def hold_of(key: str, granted: Granted, sent: Micros, care: Care) -> Hold:
+def hold_of(
+    key: str, granted: Granted, sent: Micros, care: Care, waited: Micros = 0, attempt: int = 0
+) -> Hold:
     """Returns the hold of a grant whose write was sent at this moment."""
     holder = granted.holder
     ttl = holder.ttl
     ends = deadline(sent, ttl)
     return Hold(
-        key, holder, holder.token, ttl, granted.wanted, sent, sent, ends, care,
+        key, holder, holder.token, ttl, granted.wanted, sent, sent, ends, care, waited, attempt,
         last=granted.last, contended=bool(granted.wanted), alive=sent,
     )  # fmt: skip
 

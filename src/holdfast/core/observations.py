@@ -78,8 +78,8 @@ class Observations:
     """What one client remembers of its store."""
 
     __slots__ = (
-        *("_back_at", "_contended", "_observed", "_steps_back", "_views"),
-        *("awaits", "facts", "keys_are_new", "reached", "reading", "recall"),
+        *("_back_at", "_observed", "_steps_back", "_views"),
+        *("awaits", "contended", "facts", "keys_are_new", "reached", "reading", "recall"),
     )
 
     def __init__(self, facts: Facts, awaits: Callable[[str], bool] = _unknown) -> None:
@@ -93,7 +93,7 @@ class Observations:
         self.recall = self._views.get  # a record as we wrote it last, if we have it
         self.keys_are_new = False  # the last key that we did not remember had no record
         # Keys that others want too, each for so many releases without a new sign of them.
-        self._contended: dict[str, int] = {}
+        self.contended: dict[str, int] = {}
         self._steps_back = facts.wakeup == "poll" and not facts.cheap_places
         self._back_at: dict[str, Micros] = {}  # until when contended keys are left to others
         self._observed: dict[str, dict[tuple[str, str], Micros]] = {}
@@ -121,7 +121,7 @@ class Observations:
         """Remember what a swap of ours has written: the next swap needs no load."""
         if view.now is not None:
             self.reading = view
-        if self._contended and not view.record.holders and key in self._contended:
+        if self.contended and not view.record.holders and key in self.contended:
             # Another client waits for it and will have it before we want it again.
             if not view.record.queue:
                 self._one_sign_less(key)
@@ -136,15 +136,15 @@ class Observations:
     def contend(self, key: str) -> None:
         """Note that others want this key too: a claim of ours has to wait, or a swap failed."""
         if not self.facts.scripted:
-            self._contended[key] = STEPS_BACK if self._steps_back else 1
-            if len(self._contended) > REMEMBERED_KEYS:
-                _drop_oldest(self._contended)
+            self.contended[key] = STEPS_BACK if self._steps_back else 1
+            if len(self.contended) > REMEMBERED_KEYS:
+                _drop_oldest(self.contended)
 
     def _one_sign_less(self, key: str) -> None:
         """Another release has shown nobody in the queue."""
-        left = self._contended.pop(key, 0) - 1
+        left = self.contended.pop(key, 0) - 1
         if left > 0:
-            self._contended[key] = left
+            self.contended[key] = left
 
     def steps_back_until(self, key: str) -> Micros:
         """Returns until when to leave this key to others, because we have just had it and they
@@ -152,12 +152,10 @@ class Observations:
         waits, the party that frees the lock would have it again before the others have looked."""
         return self._back_at.pop(key, 0) if self._back_at else 0
 
-    def to_amend(self, key: str, now: Micros) -> bool:
-        """Whether to amend this key: others want it too, so that a swap would often fail. Not
-        without any reading of the clock, which the store then may be unable to give."""
-        if not self.facts.amends or key not in self._contended:
-            return False
-        return self.reading.stamp(now, "") is not None
+    def can_amend(self, now: Micros) -> bool:
+        """Whether to amend keys that others want too, because a swap would often fail. Not without
+        any reading of the clock, which the store then may be unable to give."""
+        return self.facts.amends and self.reading.stamp(now, "") is not None
 
     def __contains__(self, key: str) -> bool:
         """Whether the record of this key is remembered."""
@@ -179,7 +177,7 @@ class Observations:
         """Returns what a claim may presume of a key that is not remembered, instead of a look: that
         there is no record, if it was so with the key before. A swap proves it."""
         reading = self.reading
-        if not self.keys_are_new or reading.now is None or key in self._contended:
+        if not self.keys_are_new or reading.now is None or key in self.contended:
             return None
         # The trip of the reading, and what two clocks that are wrong by 1 in `RATE` can differ.
         if reading.got - reading.sent + 2 * (now - reading.got) // RATE >= MOST_LAG:

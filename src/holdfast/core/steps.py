@@ -161,7 +161,11 @@ def apply_steps(
     key, steps = attempt.key, _swap_steps
     if observations.facts.scripted:
         steps = _script_steps
-    elif observations.to_amend(key, now) and not _stands_in_line(observations, command):
+    elif (
+        key in observations.contended
+        and observations.can_amend(now)
+        and not _stands_in_line(observations, command)
+    ):
         steps = _amend_steps
     return steps(observations, attempt, command, now)
 
@@ -277,7 +281,7 @@ def _swap_steps(
         # Across a network an amend begins with a look; a conflict that leaves no doubt is one.
         is_remote = observations.facts.reach == "network"
         looked = is_remote and conflicts == 1 and not attempt.unsettled
-        if observations.to_amend(key, now) and not in_line and not looked:
+        if observations.can_amend(now) and not in_line and not looked:
             return (yield from _amend_steps(observations, attempt, command, now))
         at_full_speed = 1 if in_line else CONFLICTS_AT_FULL_SPEED
         if conflicts > at_full_speed and now < attempt.by:

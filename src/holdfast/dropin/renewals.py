@@ -39,8 +39,7 @@ class Renewals:
         )  # fmt: skip
         hold = hold_of(name, Granted(holder), int(since * SECOND), Care())
         self._kept[hold] = renew, weakref.ref(lock)
-        self._runner.refer(lock, hold)
-        self._runner.add(hold)
+        self._runner.add(hold, lock)
         return hold
 
     def kept(self, hold: Hold) -> Any:

@@ -59,7 +59,7 @@ class Client:
         # Callers that want one lock in the same way pass it on among themselves. Where everything
         # is granted, nobody waits.
         pass_on = pass_on and store.facts.name != "null"
-        self.cohorts = Cohorts(threading.Lock()) if pass_on else None
+        self.cohorts = Cohorts(threading.Lock(), pass_on=pass_on)
         self.leases = LeasesInUse(
             driver,
             self.observations,

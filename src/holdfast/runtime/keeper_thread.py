@@ -89,19 +89,16 @@ class KeeperThread:
     def __len__(self) -> int:
         return len(self._keeper)
 
-    def add(self, hold: Hold) -> None:
-        """Keep a hold alive from now on. Raises if the keeper is closed: nobody would report the
-        hold's loss."""
+    def add(self, hold: Hold, lease: Any) -> None:
+        """Keep a hold alive from now on, until nothing refers to its lease any more. Raises if the
+        keeper is closed: nobody would report the hold's loss."""
+        referent = LeaseRef(lease, self._drop)
+        referent.hold = hold
+        hold.referent = referent
         with self._lock:
             if self._closed:
                 raise ClientClosed
             self._wake_by(self._keeper.add(hold))
-
-    def refer(self, lease: Any, hold: Hold) -> None:
-        """Drop the hold when nothing refers to its lease any more."""
-        referent = LeaseRef(lease, self._drop)
-        referent.hold = hold
-        hold.referent = referent
 
     def end(self, hold: Hold, state: State, why: str = "") -> bool:
         """End a hold for good and drop it. Returns False if it had ended before."""

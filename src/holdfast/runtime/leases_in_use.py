@@ -40,10 +40,10 @@ class LeasesInUse:
         sinks: Sinks,
         check_usable: Callable[[], None],
         beats_per_second: float | None,
-        cohorts: Cohorts | None = None,
+        cohorts: Cohorts,
     ) -> None:
         self._driver = driver
-        self._cohorts = cohorts
+        self._cohorts: Cohorts | None = cohorts  # None in a forked child
         self._observations = observations
         self._batch = observations.facts.batch
         self._check_usable = check_usable
@@ -53,6 +53,8 @@ class LeasesInUse:
         self.keeper = KeeperThread(self.beat, self._batch, self, beats_per_second)
         self.cleaning = Cleaning(driver)
         self._calls = self.cleaning.calls
+        # A call has ended, and has left nothing that the client does not know of.
+        self.leave: Callable[[int], None] = self._calls.discard
         self._adopting: dict[str, Any] = {}  # leases of an acquire_all that is still going on
 
     @property
@@ -69,16 +71,12 @@ class LeasesInUse:
             owner, mode = _who(attempt)
             self.sinks.emit(events.Started(attempt.key, owner, mode, attempt.number, attempt.trace))
 
-    def enter(self, call: object) -> None:
-        """A call begins that may get a lock. Until it calls `leave`, a thread that closes the
-        client waits for it. Raises if the client is closed already: it looks after it has
-        registered the call, so that either the call or the closing thread sees the other."""
-        self._calls.add(id(call))
+    def enter(self, call: int) -> None:
+        """A call with this id begins that may get a lock. Until it calls `leave`, a thread that
+        closes the client waits for it. Raises if the client is closed already: it looks after it
+        has registered the call, so that either the call or the closing thread sees the other."""
+        self._calls.add(call)
         self._check_usable()
-
-    def leave(self, call: object) -> None:
-        """A call has ended, and has left nothing that the client does not know of."""
-        self._calls.discard(id(call))
 
     def gave_up(self, attempts: Sequence[Attempt], why: BaseException) -> None:
         """Tell the sinks that these attempts ended without a lease."""
@@ -97,10 +95,11 @@ class LeasesInUse:
         """Tell the sinks that a guarded function did not run."""
         self.sinks.emit(events.Skipped(key, owner, function, why.attempt))
 
-    def adopt(self, hold: Hold, how: How) -> None:
-        """Look after the hold of a new lease from now on, and tell the sinks."""
+    def adopt(self, lease: Any, how: How) -> None:
+        """Look after a new lease from now on, and tell the sinks."""
+        hold = lease.hold
         self._check_usable()
-        self.keeper.add(hold)
+        self.keeper.add(hold, lease)
         if self.sinks.listening():
             holder, waited = hold.holder, hold.waited / SECOND
             self.sinks.emit(
@@ -112,7 +111,7 @@ class LeasesInUse:
     def keep(self, lease: Any) -> None:
         """Look after a lease of an acquire_all that is still going on."""
         self._adopting[lease.hold.token] = lease
-        self.adopt(lease.hold, "acquired")
+        self.adopt(lease, "acquired")
 
     def kept(self, attempt: Attempt) -> Any:
         """Returns the lease that an attempt of an acquire_all has got."""
@@ -185,7 +184,7 @@ class LeasesInUse:
             if hold.care.may_release:
                 return attempt
             self.ended(hold, "left")
-        self.leave(attempt)
+        self.leave(id(attempt))
         return None
 
     def pass_on(self, hold: Hold, attempt: Attempt, now: Micros) -> bool:
@@ -214,20 +213,17 @@ class LeasesInUse:
         another thread had stays locked for ever."""
         self._cohorts = None
 
-    def finish_release(self, hold: Hold, freed: bool, history: History) -> None:
-        """Tell the sinks how the release went."""
-        if freed:
-            self.ended(hold, "released")
-        else:
-            hold.was_gone(history)
-            self.lost(hold)
+    def was_gone(self, hold: Hold, history: History) -> None:
+        """Tell the sinks that there was nothing left of a hold to be released."""
+        hold.was_gone(history)
+        self.lost(hold)
 
     def begin_hand_over(self, hold: Hold, attempt: Attempt) -> None:
         """End a hold that is about to be offered to somebody else by this attempt, which is to
         `leave`."""
         self._calls.add(id(attempt))  # as for a release
         if not self.keeper.end(hold, "handed over"):
-            self.leave(attempt)
+            self.leave(id(attempt))
             self.check_held(hold)
 
     def handed_over(self, hold: Hold) -> None:

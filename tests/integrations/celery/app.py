@@ -256,4 +256,4 @@ def guarded(item: str) -> list[Any]:
 @exclusive(key="item:{item}", ttl=TTL)
 def which_client(item: str) -> list[int]:
     """Which process this is, and which of its clients it uses."""
-    return [os.getpid(), id(current_lease()._leases)]
+    return [os.getpid(), id(current_lease()._client)]

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from holdfast.core.acquiring import Terms, acquire_all_steps, acquire_steps
-from holdfast.core.cohorts import Member, acquire_in_line_steps, takes_part
+from holdfast.core.cohorts import Member, acquire_in_line_steps
 from holdfast.core.commands import Claim, Free, Offer
 from holdfast.core.effects import Steps
 from holdfast.core.handing_over import offer_steps
@@ -73,11 +73,8 @@ def enter(
 
 def acquire(client: SimClient, op: Op, attempt: Attempt, terms: Terms) -> Script[Belief | None]:
     """Get a lease, together with other callers of this client that want the same."""
-    now = client.now()
-    if not takes_part(claim_of(attempt), terms):
-        steps = acquire_steps(client.observations, attempt, terms, now)
-        return (yield from enter(client, op, attempt, steps, acquired_by(terms, now)))
-    member, cohorts = Member(attempt, terms.care, now), client.cohorts
+    now, cohorts = client.now(), client.cohorts
+    member = Member(attempt, terms.care, now)
     try:
         if cohorts.enter(member, terms, now):
             steps = acquire_steps(client.observations, attempt, terms, now)
@@ -106,12 +103,6 @@ def acquire(client: SimClient, op: Op, attempt: Attempt, terms: Terms) -> Script
     op.back_at = client.world.t
     client.world.ledger.op_done(op)
     return belief
-
-
-def claim_of(attempt: Attempt) -> Claim:
-    """The claim of an attempt that is one."""
-    assert isinstance(attempt.command, Claim)
-    return attempt.command
 
 
 def acquire_all(
