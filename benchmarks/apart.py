@@ -7,15 +7,16 @@ several machines, or containers with a network of their own each, where nothing 
 from __future__ import annotations
 
 import os
-
-from holdfast.stores.waiting import local_wakeups
+from functools import cache
 
 # Where a datagram wakes those who wait on the same machine.
 STORES = frozenset({"sqlite", "file", "postgresql", "mysql"})
 
-_address_of = local_wakeups.address_of
 
-
+@cache
 def be_apart() -> None:
     """From now on the sockets of this process have names that no other process knows."""
-    local_wakeups.address_of = lambda token: _address_of(f"{os.getpid()} {token}")
+    from holdfast.stores.waiting import local_wakeups
+
+    address_of = local_wakeups.address_of
+    local_wakeups.address_of = lambda token: address_of(f"{os.getpid()} {token}")
