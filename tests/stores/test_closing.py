@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -47,25 +48,58 @@ def taken(url: str, prefix: str) -> list[str]:
         return [lock.key for lock in locks.list(prefix) if lock.holders]
 
 
-def lock_until_closed(locks: Locks, prefix: str, begun: threading.Event) -> None:
-    """Acquire and release one lock after another. A lease whose client was closed is lost."""
-    with suppress(holdfast.ClientClosed, holdfast.LeaseLost):
-        while True:
-            with locks.acquire(f"{prefix}{uuid4().hex}"):
-                begun.set()
+LOST = (holdfast.ClientClosed, holdfast.LeaseLost)  # a lease whose client was closed is lost
 
 
-def test_close_while_another_thread_locks(url: str) -> None:
-    """What it gets, or was about to give back, is free when the client is closed."""
-    prefix = f"closing/{uuid4().hex}/"
+Begun = Callable[[], object]  # what the work calls: from then on the client may be closed
+
+
+def close_amid_a_thread(url: str, work: Callable[[Locks, Begun], object]) -> None:
+    """Close one client after another while a thread does this work again and again."""
+
+    def until_closed(locks: Locks, begun: threading.Event) -> None:
+        with suppress(*LOST):
+            while True:
+                work(locks, begun.set)
+
     for turn in range(TURNS):
         locks, begun = holdfast.connect(url, ttl=60), threading.Event()
-        thread = threading.Thread(target=lock_until_closed, args=(locks, prefix, begun))
+        thread = threading.Thread(target=until_closed, args=(locks, begun))
         thread.start()
         assert begun.wait(20)
         time.sleep(turn * 0.0001)
         locks.close()
         thread.join(20)
+
+
+async def close_amid_a_task(
+    url: str, work: Callable[[aio.Locks, Begun], Awaitable[object]]
+) -> None:
+    """The same on an event loop."""
+
+    async def until_closed(locks: aio.Locks, begun: asyncio.Event) -> None:
+        with suppress(*LOST):
+            while True:
+                await work(locks, begun.set)
+
+    for turn in range(TURNS):
+        locks, begun = aio.connect(url, ttl=60), asyncio.Event()
+        task = asyncio.create_task(until_closed(locks, begun))
+        await begun.wait()
+        await asyncio.sleep(turn * 0.0001)
+        await locks.close()
+        await task
+
+
+def test_close_while_another_thread_locks(url: str) -> None:
+    """What it gets, or was about to give back, is free when the client is closed."""
+    prefix = f"closing/{uuid4().hex}/"
+
+    def lock(locks: Locks, begun: Begun) -> None:
+        with locks.acquire(f"{prefix}{uuid4().hex}"):
+            begun()
+
+    close_amid_a_thread(url, lock)
     assert taken(url, prefix) == []
 
 
@@ -73,74 +107,46 @@ def test_close_while_another_task_locks(url: str) -> None:
     """The same on an event loop."""
     prefix = f"closing/{uuid4().hex}/"
 
-    async def lock_one_after_another(locks: aio.Locks, begun: asyncio.Event) -> None:
-        with suppress(holdfast.ClientClosed, holdfast.LeaseLost):
-            while True:
-                async with locks.acquire(f"{prefix}{uuid4().hex}"):
-                    begun.set()
+    async def lock(locks: aio.Locks, begun: Begun) -> None:
+        async with locks.acquire(f"{prefix}{uuid4().hex}"):
+            begun()
 
-    async def run() -> None:
-        for turn in range(TURNS):
-            locks, begun = aio.connect(url, ttl=60), asyncio.Event()
-            task = asyncio.create_task(lock_one_after_another(locks, begun))
-            await begun.wait()
-            await asyncio.sleep(turn * 0.0001)
-            await locks.close()
-            await task
-
-    asyncio.run(run())
+    asyncio.run(close_amid_a_task(url, lock))
     assert taken(url, prefix) == []
 
 
 def test_close_while_another_thread_hands_over(url: str) -> None:
     """What it hands over, somebody can take; all else is free when the client is closed."""
-    prefix, tickets = f"closing/{uuid4().hex}/", []
+    prefix, tickets = f"closing/{uuid4().hex}/", list[str]()
 
-    def hand_over_until_closed(locks: Locks, begun: threading.Event) -> None:
-        with suppress(holdfast.ClientClosed, holdfast.LeaseLost):
-            while True:
-                tickets.append(locks.acquire(f"{prefix}{uuid4().hex}").hand_over())
-                begun.set()
+    def hand_over(locks: Locks, begun: Begun) -> None:
+        tickets.append(locks.acquire(f"{prefix}{uuid4().hex}").hand_over())
+        begun()
 
-    for turn in range(TURNS):
-        locks, begun = holdfast.connect(url, ttl=60), threading.Event()
-        thread = threading.Thread(target=hand_over_until_closed, args=(locks, begun))
-        thread.start()
-        assert begun.wait(20)
-        time.sleep(turn * 0.0001)
-        locks.close()
-        thread.join(20)
-    with closing(holdfast.connect(url)) as locks:
-        for ticket in tickets:
-            locks.take(ticket).release()
+    close_amid_a_thread(url, hand_over)
+    take_and_release(url, tickets)
     assert taken(url, prefix) == []
 
 
 def test_close_while_another_task_hands_over(url: str) -> None:
     """The same on an event loop."""
-    prefix, tickets = f"closing/{uuid4().hex}/", []
+    prefix, tickets = f"closing/{uuid4().hex}/", list[str]()
 
-    async def hand_over_until_closed(locks: aio.Locks, begun: asyncio.Event) -> None:
-        with suppress(holdfast.ClientClosed, holdfast.LeaseLost):
-            while True:
-                lease = await locks.acquire(f"{prefix}{uuid4().hex}")
-                tickets.append(await lease.hand_over())
-                begun.set()
+    async def hand_over(locks: aio.Locks, begun: Begun) -> None:
+        lease = await locks.acquire(f"{prefix}{uuid4().hex}")
+        tickets.append(await lease.hand_over())
+        begun()
 
-    async def run() -> None:
-        for turn in range(TURNS):
-            locks, begun = aio.connect(url, ttl=60), asyncio.Event()
-            task = asyncio.create_task(hand_over_until_closed(locks, begun))
-            await begun.wait()
-            await asyncio.sleep(turn * 0.0001)
-            await locks.close()
-            await task
+    asyncio.run(close_amid_a_task(url, hand_over))
+    take_and_release(url, tickets)
+    assert taken(url, prefix) == []
 
-    asyncio.run(run())
+
+def take_and_release(url: str, tickets: Iterable[str]) -> None:
+    """Use these tickets."""
     with closing(holdfast.connect(url)) as locks:
         for ticket in tickets:
             locks.take(ticket).release()
-    assert taken(url, prefix) == []
 
 
 def test_close_waits_for_a_claim_that_is_under_way(
