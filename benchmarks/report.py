@@ -175,7 +175,9 @@ SITUATIONS = (
         "Holdfast writes each grant to the store. It serves the processes in the order in which "
         "they came, but not on DynamoDB and in object stores. sqlalchemy-dlock lets the database "
         "server keep the lock (`GET_LOCK`, `pg_advisory_lock`), which needs fewer requests. "
-        "Holdfast often takes more processor time than the others: see the table.",
+        "Holdfast often takes more processor time than the others: see the table. All processes "
+        "are on one machine here; where they are not, they cannot wake each other on MySQL, and "
+        "look for their turn ([figures](adr/0030-polling-in-a-queue.md)).",
     ),
     (
         "The same, with a server 5 ms away", "far-contended",
